@@ -4,7 +4,6 @@ import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
 import { jobs } from './plugins/jobs';
 import { launcher } from './plugins/launcher';
-import { leavingQuestion } from './plugins/leaving';
 import { logs } from './plugins/logs';
 import { notifications } from './plugins/notifications';
 import { pathways } from './plugins/pathways';
@@ -13,7 +12,6 @@ import { resume } from './plugins/resume';
 import { running } from './plugins/running';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
-import { unused } from './plugins/unused';
 
 export { IPathways } from './tokens';
 
@@ -28,8 +26,6 @@ export default [
   jobs,
   profile,
   notifications,
-  unused,
-  leavingQuestion,
   running,
   statusbar,
   launcher

@@ -3,8 +3,14 @@ import { EVENTS_KEPT } from '../src/models/model';
 import { IEvent } from '../src/models/sessionrows';
 import { session } from './rows';
 
-const state = (name: string, at: number): IEvent => ({ kind: 'state', message: '', at, data: { state: name } });
-const stage: IEvent = { kind: 'stage', message: '', at: 0, data: {} };
+const state = (name: string, at: number): IEvent => ({
+  kind: 'state',
+  message: '',
+  at,
+  tone: 'none',
+  data: { state: name }
+});
+const stage: IEvent = { kind: 'stage', message: '', at: 0, tone: 'none', data: {} };
 const each = session({ devices: 8 });
 
 describe('chipHours', () => {

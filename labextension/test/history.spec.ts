@@ -8,7 +8,7 @@ const put = (health: Health, number = 0) => tables({ put: { slices: [numbered(nu
 function start() {
   const time = { now: 10_000 };
   const model = new Model('1');
-  model.apply({ type: 'hello', version: '1', user: 'u' });
+  model.apply({ type: 'hello', version: '1' });
   model.setScope(SCOPE);
   const history = new History(model, () => time.now);
   model.apply(tables({ reset: true, put: { slices: [numbered(0)] } }));

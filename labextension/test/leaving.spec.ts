@@ -14,7 +14,7 @@ const HOLDS = session({
 
 function asker(...sessions: ISession[]) {
   const model = new Model('1');
-  model.apply({ type: 'hello', version: '1', user: 'u' });
+  model.apply({ type: 'hello', version: '1' });
   model.apply({ type: 'sessions', sessions, ended: [] });
   const said = new Map<string, string>();
   const storage = {

@@ -96,50 +96,42 @@ describe('missing', () => {
 
 describe('suggestion', () => {
   const SCOPE = { context: 'gke', namespace: '', session: '', local: false };
-  const service = (name: string, free: number) => ({
-    id: name,
-    name,
-    namespace: 'default',
-    address: '',
-    version: '',
-    health: 'ready' as const,
-    reason: '',
-    pod: '',
-    embedded: false,
-    capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free, reclaimable: 0 }]
-  });
+  const named = (name: string, free: number) =>
+    service({
+      id: name,
+      name,
+      capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free, reclaimable: 0 }]
+    });
 
   it('takes free slices of the only service, without naming it', () => {
-    const choice = suggestion(SCOPE, [service('a', 2)])!;
+    const choice = suggestion(SCOPE, [named('a', 2)])!;
     expect(connectLine(choice)).toBe('%pathways connect --context gke --tpu tpuv6e:2x2=2');
-    expect(connectLine(suggestion({ ...SCOPE, context: '', local: true }, [service('a', 1)])!)).toContain('--local');
+    expect(connectLine(suggestion({ ...SCOPE, context: '', local: true }, [named('a', 1)])!)).toContain('--local');
   });
 
   it('names no context for the cluster around the server', () => {
-    expect(connectLine(suggestion({ ...SCOPE, context: '', namespace: 'n' }, [service('a', 2)])!)).toBe(
+    expect(connectLine(suggestion({ ...SCOPE, context: '', namespace: 'n' }, [named('a', 2)])!)).toBe(
       '%pathways connect --namespace n --tpu tpuv6e:2x2=2'
     );
   });
 
   it('leaves most slices of a large service to others', () => {
-    expect(suggestion(SCOPE, [service('a', 757)])!.count).toBe(2);
+    expect(suggestion(SCOPE, [named('a', 757)])!.count).toBe(2);
   });
 
   it('names one of several services that has free slices', () => {
-    expect(connectLine(suggestion(SCOPE, [service('a', 0), service('b', 1)])!)).toContain(
-      '--service b --tpu tpuv6e:2x2=1'
-    );
+    expect(connectLine(suggestion(SCOPE, [named('a', 0), named('b', 1)])!)).toContain('--service b --tpu tpuv6e:2x2=1');
   });
 
   it('suggests one slice to wait for in the dialog if none is free, and nothing without a service', () => {
-    expect(suggestedSlices([service('a', 0)])).toEqual({ service: '', instanceType: 'tpuv6e:2x2', count: 1 });
+    expect(suggestedSlices([named('a', 0)])).toEqual({ service: '', instanceType: 'tpuv6e:2x2', count: 1 });
     expect(suggestedSlices([])).toBeNull();
   });
 
   it('suggests nothing if nothing is free, or the line could not name the cluster', () => {
-    expect(suggestion(SCOPE, [service('a', 0)])).toBeNull();
+    expect(suggestion(SCOPE, [named('a', 0)])).toBeNull();
     expect(suggestion(SCOPE, [])).toBeNull();
-    expect(suggestion({ ...SCOPE, session: 'x' }, [service('a', 1)])).toBeNull();
+    expect(suggestion({ ...SCOPE, session: 'x' }, [named('a', 1)])).toBeNull();
   });
 });
 

@@ -3,7 +3,7 @@ import { IEvent, ISession } from '../src/models/sessionrows';
 import { Message } from '../src/models/wire';
 import { SCOPE, session, slice, tables, watch } from './rows';
 
-const event = (message: string): IEvent => ({ kind: 'slice-down', message, at: 1, data: {} });
+const event = (message: string): IEvent => ({ kind: 'slice-down', message, at: 1, tone: 'fail', data: {} });
 
 const sessions = (now: ISession[], ended: ISession[] = []): Message => ({ type: 'sessions', sessions: now, ended });
 
@@ -106,14 +106,14 @@ describe('Model', () => {
 
   it('marks its rows as old from the server’s silence until its next answer', () => {
     const made = model();
-    made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
+    made.apply({ type: 'hello', version: '1.0.0' });
     made.apply(watch('live'));
     made.apply(tables({ reset: true, put: { slices: [slice()] } }));
     expect([made.live, made.staleSince]).toEqual([true, null]);
     made.setLink({ state: 'broken' });
     expect(made.live).toBe(false);
     expect(made.staleSince).not.toBeNull();
-    made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
+    made.apply({ type: 'hello', version: '1.0.0' });
     expect(made.live).toBe(false);
     expect(made.cluster?.rows('slices')).toHaveLength(1);
     made.apply(watch('live'));
@@ -122,7 +122,7 @@ describe('Model', () => {
 
   it('marks its rows as old while the page shows no cluster', () => {
     const made = model();
-    made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
+    made.apply({ type: 'hello', version: '1.0.0' });
     made.apply(watch('live'));
     made.setScope(null);
     expect(made.live).toBe(false);
@@ -132,9 +132,9 @@ describe('Model', () => {
 
   it('reports different versions of server and page', () => {
     const made = model();
-    made.apply({ type: 'hello', version: '2.0.0', user: 'u' });
+    made.apply({ type: 'hello', version: '2.0.0' });
     expect(made.link).toEqual({ state: 'differs', server: '2.0.0', page: '1.0.0' });
-    made.apply({ type: 'hello', version: '1.0.0', user: 'u' });
+    made.apply({ type: 'hello', version: '1.0.0' });
     expect(made.link).toEqual({ state: 'open' });
   });
 

@@ -7,7 +7,7 @@ export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local:
 export const IDENTITY = 'https://here default';
 
 export function host(some: Partial<IHost> = {}): IHost {
-  return { pod: 'p', node: 'n', health: 'ready', chips: 4, reason: '', ...some };
+  return { pod: 'p', node: 'n', health: 'ready', tone: 'ok', chips: 4, reason: '', ...some };
 }
 
 export function slice(some: Partial<ISlice> = {}): ISlice {
@@ -20,6 +20,7 @@ export function slice(some: Partial<ISlice> = {}): ISlice {
     number: 0,
     instance_type: 'tpuv6e:2x2',
     health: 'ready',
+    tone: 'ok',
     availability: health === 'ready' ? held : health,
     hosts: [host()],
     remarks: [],
@@ -37,29 +38,27 @@ export function session(some: Partial<ISession> = {}): ISession {
   return {
     id: 's',
     state: 'connected',
+    tone: 'ok',
+    word: 'Connected',
+    advice: '',
+    facts: [],
     state_since: 0,
     slices: [],
     alive: true,
     silent: false,
-    pid: 7,
     kernel_id: '',
     notebook: '',
-    user: 'u',
     namespace: 'default',
     service: 'svc',
     pathways_job: '',
     instances: { 'tpuv6e:2x2': 2 },
     devices: 8,
-    job: 'j',
     pod: 'p',
-    round_trip: 0,
     saved: null,
-    transfer: null,
     verdicts: {},
     suspend_after: 0,
     unused_since: 0,
     suspends_at: 0,
-    created: 0,
     scope: SCOPE,
     ...some
   };
@@ -72,6 +71,7 @@ export function job(some: Partial<IJob> = {}): IJob {
     name: 'train',
     namespace: 'default',
     state: 'Running',
+    tone: 'ok',
     message: '',
     created: 0,
     runnable: true,
@@ -87,10 +87,10 @@ export function run(some: Partial<IElasticRun> = {}): IElasticRun {
     run: 'r',
     name: '',
     phase: 'training',
+    tone: 'ok',
+    progress: '120 of 500 steps',
     begun: 100,
     ended: null,
-    step: 120,
-    steps: 500,
     slices: 2,
     total: 3,
     changes: [
@@ -100,7 +100,6 @@ export function run(some: Partial<IElasticRun> = {}): IElasticRun {
     metrics: { loss: 0.125 },
     curve: { metric: 'loss', points: [] },
     goodput: 0.92,
-    seconds: {},
     losses: 1,
     ...some
   };
@@ -114,6 +113,7 @@ export function proxy(some: Partial<IProxy> = {}): IProxy {
     service: 'svc',
     notebook: '',
     health: 'ready',
+    tone: 'ok',
     slices: [],
     created: 0,
     until: 0,
@@ -130,9 +130,9 @@ export function service(some: Partial<IService> = {}): IService {
     id: 'default/svc',
     name: 'svc',
     namespace: 'default',
-    address: '',
     version: '',
     health: 'ready',
+    tone: 'ok',
     reason: '',
     capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free: 2, reclaimable: 0 }],
     pod: '',

@@ -1,5 +1,5 @@
 import { Model } from '../src/models/model';
-import { ISession } from '../src/models/sessionrows';
+import { IEvent, ISession } from '../src/models/sessionrows';
 import { suspended } from '../src/models/suspending';
 import { english } from '../src/models/trans';
 import { session } from './rows';
@@ -9,7 +9,7 @@ const SAVED = { count: 2, bytes: 64, place: 'gs://b/suspended-s', at: 5 };
 function start() {
   const model = new Model('1');
   const become = (...sessions: ISession[]) => model.apply({ type: 'sessions', sessions, ended: [] });
-  model.apply({ type: 'hello', version: '1', user: 'u' });
+  model.apply({ type: 'hello', version: '1' });
   become(session({ id: 's' }));
   return { model, become, outcome: suspended(model, 's', english) };
 }
@@ -24,7 +24,13 @@ describe('A suspend that was asked for', () => {
 
   it('fails with what the kernel says', async () => {
     const { model, outcome } = start();
-    const event = { kind: 'not-suspended', message: 'Not suspended. 1 array cannot be kept.', at: 0, data: {} };
+    const event: IEvent = {
+      kind: 'not-suspended',
+      message: 'Not suspended. 1 array cannot be kept.',
+      at: 0,
+      tone: 'warn',
+      data: {}
+    };
     model.apply({ type: 'events', session: 's', reset: false, news: true, events: [event] });
     await expect(outcome).rejects.toThrow('Not suspended. 1 array cannot be kept.');
   });

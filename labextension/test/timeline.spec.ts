@@ -1,14 +1,15 @@
 import { entries } from '../src/models/timeline';
 import { english } from '../src/models/trans';
-import { IEvent } from '../src/models/sessionrows';
+import { EventKind, IEvent, Tone } from '../src/models/sessionrows';
 import { clock } from '../src/models/words';
 
-const event = (kind: string, message: string, at: number, data: IEvent['data'] = {}): IEvent => ({
-  kind,
-  message,
-  at,
-  data
-});
+const event = (
+  kind: EventKind,
+  message: string,
+  at: number,
+  data: IEvent['data'] = {},
+  tone: Tone = 'none'
+): IEvent => ({ kind, message, at, tone, data });
 const CONNECTING = [
   event('stage', 'Looking for the service.', 10, { stage: 'discover' }),
   event('slice-placed', 'Slice 0 is placed.', 11, { slice: 0, number: 0 }),
@@ -39,7 +40,7 @@ describe('entries', () => {
   });
 
   it('reports the loss of a proxy once, with what it means', () => {
-    const lost = event('proxy-lost', 'Pod p was deleted.', 20, { state: 'lost' });
+    const lost = event('proxy-lost', 'Pod p was deleted.', 20, { state: 'lost' }, 'fail');
     const state = event('state', 'Pod p was deleted. Its arrays are lost.', 20, { state: 'lost' });
     const [only, ...rest] = entries(english, [lost, state]);
     expect([only.text, only.tone]).toEqual(['Pod p was deleted. Its arrays are lost.', 'fail']);
@@ -47,13 +48,8 @@ describe('entries', () => {
   });
 
   it('have the tone of the event', () => {
-    const states = ['connected', 'degraded', 'lost', 'closing'].map(state => event('state', '', 0, { state }));
-    expect(entries(english, states).map(entry => entry.tone)).toEqual(['ok', 'wait', 'fail', 'none']);
-  });
-
-  it('have the tone of what happened to a training run', () => {
-    const happened = ['detected', 'restored', 'resumed', 'unheard-of'].map(what => event('elastic', '', 0, { what }));
-    expect(entries(english, happened).map(entry => entry.tone)).toEqual(['fail', 'wait', 'ok', 'none']);
+    const events = [event('elastic', '', 0, {}, 'warn'), event('state', '', 0, { state: 'lost' }, 'fail')];
+    expect(entries(english, events).map(entry => entry.tone)).toEqual(['warn', 'fail']);
   });
 
   it('folds the loss and the recovery of a slice into one span, which can be opened', () => {

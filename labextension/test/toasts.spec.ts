@@ -1,7 +1,7 @@
 import { Model } from '../src/models/model';
 import { INotifier, IToast, Toasts } from '../src/models/toasts';
 import { english } from '../src/models/trans';
-import { IEvent } from '../src/models/sessionrows';
+import { EventKind, IEvent } from '../src/models/sessionrows';
 import { session } from './rows';
 
 /** The open notifications, as a user sees them. */
@@ -31,8 +31,14 @@ function start() {
   const toasts = new Toasts(model, shown, english);
   const sessions = [session({ id: 'a', notebook: 'x/one.ipynb' }), session({ id: 'b', notebook: 'two.ipynb' })];
   model.apply({ type: 'sessions', sessions, ended: [] });
-  const happen = (id: string, kind: string, message: string, data: IEvent['data'] = {}) =>
-    model.apply({ type: 'events', session: id, reset: false, news: true, events: [{ kind, message, at: 0, data }] });
+  const happen = (id: string, kind: EventKind, message: string, data: IEvent['data'] = {}) =>
+    model.apply({
+      type: 'events',
+      session: id,
+      reset: false,
+      news: true,
+      events: [{ kind, message, at: 0, tone: 'none', data }]
+    });
   return { model, shown, toasts, happen, sessions };
 }
 

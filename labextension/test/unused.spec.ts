@@ -1,30 +1,24 @@
 import { Model } from '../src/models/model';
 import { ISession } from '../src/models/sessionrows';
-import { english } from '../src/models/trans';
 import { UnusedSessions } from '../src/models/unused';
-import { clock } from '../src/models/words';
 import { session } from './rows';
 
 const USED = session({ id: 's', notebook: 'work/train.ipynb', instances: { 'tpuv6e:2x2': 2 } });
-const UNUSED = { ...USED, unused_since: 1000 };
+const UNUSED = { ...USED, unused_since: 1000, advice: 'Nothing was computed.' };
 
 function start() {
   const model = new Model('1');
-  model.apply({ type: 'hello', version: '1', user: 'u' });
+  model.apply({ type: 'hello', version: '1' });
   const open = new Map<string, string>();
   let asked = 0;
-  const sessions = new UnusedSessions(
-    model,
-    {
-      ask: text => {
-        const id = `question ${++asked}`;
-        open.set(id, text);
-        return id;
-      },
-      dismiss: id => void open.delete(id)
+  const sessions = new UnusedSessions(model, {
+    ask: text => {
+      const id = `question ${++asked}`;
+      open.set(id, text);
+      return id;
     },
-    english
-  );
+    dismiss: id => void open.delete(id)
+  });
   const become = (...now: ISession[]) => model.apply({ type: 'sessions', sessions: now, ended: [] });
   return { sessions, become, texts: () => [...open.values()], count: () => asked };
 }
@@ -36,20 +30,17 @@ describe('UnusedSessions', () => {
     expect(texts()).toEqual([]);
     become(UNUSED);
     become({ ...UNUSED });
-    expect(texts()).toEqual([`train.ipynb: nothing was computed since ${clock(1000)}. It holds 2 slices.`]);
+    expect(texts()).toEqual(['train.ipynb: Nothing was computed.']);
     become(USED);
     expect(texts()).toEqual([]);
     become({ ...USED, unused_since: 5000 });
     expect(count()).toBe(2);
   });
 
-  it('say when a session with a limit is suspended', () => {
+  it('close the question of a session that is being suspended', () => {
     const { become, texts } = start();
     become({ ...UNUSED, suspends_at: 2000 });
-    expect(texts()).toEqual([
-      `train.ipynb: nothing is computed. At ${clock(2000)} its arrays are saved and its slices freed.`
-    ]);
-    // It is suspended, so there is nothing to decide.
+    expect(texts()).toHaveLength(1);
     become({ ...UNUSED, state: 'suspending', suspends_at: 0 });
     expect(texts()).toEqual([]);
   });

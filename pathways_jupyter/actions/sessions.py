@@ -13,9 +13,9 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, PathwaysError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import worded
+from pathways_jupyter.base.tones import Mark
 from pathways_jupyter.render import sessions as picture
 from pathways_jupyter.render import text
-from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View, preformatted, said
 from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from pathways_jupyter.base import text
+from pathways_jupyter.base.tones import Tone
 
 
 class SessionState(StrEnum):
@@ -48,7 +49,26 @@ class SessionState(StrEnum):
         """Return whether there is a proxy with this session's arrays, even if JAX has to wait for it at the moment."""
         return self in _CONNECTED
 
+    @property
+    def tone(self) -> Tone:
+        """Its colour and mark; a word beside them always says the same."""
+        return _STATE_TONES[self]
 
+
+_STATE_TONES: Mapping[SessionState, Tone] = {
+    SessionState.STARTING: Tone.WAIT,
+    SessionState.WAITING: Tone.WAIT,
+    SessionState.CONNECTED: Tone.OK,
+    SessionState.DEGRADED: Tone.WARN,
+    SessionState.INTERRUPTED: Tone.WARN,
+    SessionState.LOST: Tone.FAIL,
+    SessionState.SUSPENDING: Tone.WAIT,
+    SessionState.SUSPENDED: Tone.WAIT,
+    SessionState.RESUMING: Tone.WAIT,
+    SessionState.CLOSING: Tone.WAIT,
+    SessionState.CLOSED: Tone.NONE,
+    SessionState.FAILED: Tone.FAIL,
+}
 _CONNECTED = frozenset(
     {
         SessionState.CONNECTED,
@@ -114,11 +134,26 @@ class EventKind(StrEnum):
     WARNING = "warning"
     """Something that the user should know, and that stops nothing."""
     ELASTIC = "elastic"
-    """Something happened to an elastic training run, which its kernel recorded; ``data["what"]`` names it."""
+    """Something happened to an elastic training run, which its kernel recorded; ``data["what"]`` names it, and
+    ``data["tone"]`` is how it is drawn."""
     ELASTIC_RUN = "elastic-run"
     """An elastic training run as it is now. Only the newest is kept; it is for pages, and no entry of a timeline."""
 
 
+_KIND_TONES: Mapping[EventKind, Tone] = {
+    EventKind.STAGE: Tone.NONE,
+    EventKind.SLICE_PLACED: Tone.OK,
+    EventKind.SLICE_DOWN: Tone.FAIL,
+    EventKind.SLICE_HEALED: Tone.OK,
+    EventKind.PROXY_LOST: Tone.FAIL,
+    EventKind.SUPERVISOR_LOST: Tone.FAIL,
+    EventKind.ARRAYS_LOST: Tone.WARN,
+    EventKind.UNUSED: Tone.WAIT,
+    EventKind.NOT_SUSPENDED: Tone.WARN,
+    EventKind.WARNING: Tone.WARN,
+    EventKind.ELASTIC_RUN: Tone.NONE,
+}
+"""Those of the other two depend on their data."""
 SLICE_EVENTS = frozenset({EventKind.SLICE_PLACED, EventKind.SLICE_HEALED, EventKind.SLICE_DOWN})
 LOSSES = frozenset({EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST})
 """Of all arrays of a session."""
@@ -165,6 +200,19 @@ class Event:
     message: str
     at: float = field(default_factory=time.time)
     data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tone(self) -> Tone:
+        """Its colour and mark: the new state's for a state, and what the run has recorded for an elastic event."""
+        tone = self.data.get("tone")
+        match self.kind:
+            case EventKind.STATE:
+                return SessionState(self.data["state"]).tone
+            case EventKind.ELASTIC:
+                # A client has recorded it, which may be of another version.
+                return Tone(tone) if tone in tuple(Tone) else Tone.NONE
+            case kind:
+                return _KIND_TONES[kind]
 
     def to_json(self) -> dict[str, Any]:
         """Return this event as JSON values."""

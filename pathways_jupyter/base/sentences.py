@@ -1,10 +1,11 @@
 """Hints in the words of the interface that shows them.
 
 A hint has placeholders for what the user types: ``advice("{reconnect} gets a new proxy.")``. The code that raises an
-error does not know where it is shown, and may run in another process; the interface fills them in (:func:`worded`).
-In a script an option becomes the keyword of the same name, and a magic the equivalent method; in a terminal a magic
+error does not know where it is shown, and may run in another process; the interface fills them in (:func:`worded`). In
+a script an option becomes the keyword of the same name, and a magic the equivalent method; in a terminal a magic
 becomes the equivalent command; in the sidebar, which stands beside a notebook, an option becomes the field of the
-connect dialog. A placeholder's arguments follow a colon: ``{tpu:tpuv6e:2x2=2}``, ``{job_show:{name}}``.
+connect dialog, and a magic the button of that name if there is one. A placeholder's arguments follow a colon:
+``{tpu:tpuv6e:2x2=2}``, ``{job_show:{name}}``.
 
 :func:`advice` makes an :class:`Advice`, which is a string, worded for a notebook: everything that prints, logs or
 compares texts takes it as it is.
@@ -79,6 +80,10 @@ _IN_SIDEBAR: Mapping[str, str] = {
     "region": "region",
 }
 """Replacements for options: labels of the connect dialog."""
+_BUTTONS: Mapping[str, str] = {
+    each: f"“{each.capitalize()}”" for each in ("disconnect", "reconnect", "resume", "suspend")
+}
+"""Replacements for magics that are buttons of the sidebar."""
 _SWITCHES = frozenset(["local", "relay", "share", "tunnel", "unpickle", "wait", "yes"])
 """Options that need no value: in a script they are set to True."""
 
@@ -112,6 +117,8 @@ def _command(line: str, face: Face) -> str:
         return f"%pathways {line} (in a notebook)"
     if face is Face.TERMINAL and line in _IN_TERMINAL:
         return _IN_TERMINAL[line]
+    if face is Face.SIDEBAR and line in _BUTTONS:
+        return _BUTTONS[line]
     if face in {Face.NOTEBOOK, Face.SIDEBAR} or is_colocated:
         return f"%{line}" if is_colocated else f"%pathways {line}"
     return f"pathways-jupyter {line}"

@@ -34,6 +34,11 @@ def count(number: int, singular: str, plural: str = "") -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
+def capitalized(words: str) -> str:
+    """Return `words` with a capital at its beginning, as a sentence has it; other letters stay."""
+    return words[:1].upper() + words[1:]
+
+
 def some(names: Sequence[str], most: int = 5) -> str:
     """Return the first of `names`, and how many more there are: ``a, b and 38 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

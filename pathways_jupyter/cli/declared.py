@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.text import capitalized
 from pathways_jupyter.cli.terminal import TerminalShell
 from pathways_jupyter.commands.declaration import JSON, Command, Option, Source, ValueKind
 from pathways_jupyter.commands.tables import GROUPS, TERMINAL
@@ -124,7 +125,7 @@ def explicit(values: Mapping[str, Any]) -> dict[str, Any]:
 def _option(option: Option) -> Callable[[Decorated], Decorated]:
     spellings = [*filter(None, (option.short, option.flag)), option.name]
     default = f"; default: {option.default}" if option.default else ""
-    text = f"{option.help[:1].upper()}{option.help[1:]}{default}."
+    text = f"{capitalized(option.help)}{default}."
     if option.sets:
         return click.option(*spellings, flag_value=option.sets, help=text)
     if option.kind is ValueKind.FLAG:

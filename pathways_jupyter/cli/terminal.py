@@ -13,7 +13,7 @@ import click
 from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import Face, topic_of, worded
-from pathways_jupyter.render.text import Mark
+from pathways_jupyter.base.tones import Mark
 from pathways_jupyter.render.view import View, as_json
 
 _COLOURS = {Mark.OK: "green", Mark.WARN: "yellow", Mark.FAIL: "red", Mark.WAIT: "yellow"}

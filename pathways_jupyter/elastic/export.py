@@ -13,7 +13,6 @@ from dataclasses import asdict
 from typing import Any
 
 from pathways_jupyter.base.events import Event, EventKind
-from pathways_jupyter.base.text import count
 from pathways_jupyter.elastic.record import LONGEST_NAME, ElasticEvent, Record
 
 _MOST_CHANGES, _MOST_POINTS, _MOST_METRICS = 100, 60, 8
@@ -82,10 +81,7 @@ def to_log(record: Record, runs: list[dict[str, Any]]) -> Event:
         "seconds": {name: round(seconds, 3) for name, seconds in record.goodput.seconds().items() if seconds >= 0.001},
         "runs": runs,
     }
-    done, whole = data["step"], record.total_steps
-    said = count(done, "step") if whole is None else f"{done} of {count(whole, 'step')}"
-    # A user's own loop need not note its steps.
-    steps = f"{said}, " if record.done or whole is not None else ""
+    steps = f"{record.progress}, " if record.progress else ""
     message = f"Elastic training is {record.phase}: {steps}goodput {data['goodput']:.1%}."
     return Event(EventKind.ELASTIC_RUN, message, time.time(), data)
 
@@ -93,7 +89,14 @@ def to_log(record: Record, runs: list[dict[str, Any]]) -> Event:
 def event_to_log(record: Record, event: ElasticEvent) -> Event:
     """Return an event of a run in the form in which the session's log has it."""
     numbers = {name: value for name, value in event.data.items() if isinstance(value, int)}
-    data = {**numbers, "what": event.kind, "run": record.id, "step": event.step, "slices": [*event.slices]}
+    data = {
+        **numbers,
+        "what": event.kind,
+        "tone": event.kind.tone,
+        "run": record.id,
+        "step": event.step,
+        "slices": [*event.slices],
+    }
     return Event(EventKind.ELASTIC, event.message, event.at, data)
 
 

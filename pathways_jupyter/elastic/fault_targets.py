@@ -116,7 +116,10 @@ class FaultTarget:
         if not isinstance(self.where, SessionRecord):
             return
         try:
-            recording.record(self.where, [Event(EventKind.ELASTIC, message, data={"what": Kind.INJECTED})])
+            recording.record(
+                self.where,
+                [Event(EventKind.ELASTIC, message, data={"what": Kind.INJECTED, "tone": Kind.INJECTED.tone})],
+            )
         except PathwaysError as error:
             logger.info("the fault is not in the session's log: %s", error)
 

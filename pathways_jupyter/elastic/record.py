@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pathways_jupyter.base.text import count
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.elastic.goodput import Goodput
 from pathways_jupyter.session.kernel import process
 
@@ -53,6 +55,25 @@ class Kind(StrEnum):
     INJECTED = "injected"
     """A fault on purpose."""
 
+    @property
+    def tone(self) -> Tone:
+        """Its colour and mark."""
+        return _KIND_TONES[self]
+
+
+_KIND_TONES = {
+    Kind.SLICE_DOWN: Tone.FAIL,
+    Kind.SLICE_UP: Tone.OK,
+    Kind.DETECTED: Tone.FAIL,
+    Kind.RESTORED: Tone.WARN,
+    Kind.RESUMED: Tone.OK,
+    Kind.GROWN: Tone.OK,
+    Kind.WAITING: Tone.WARN,
+    Kind.RETRY: Tone.WARN,
+    Kind.NOTE: Tone.WARN,
+    Kind.INJECTED: Tone.WARN,
+}
+
 
 class Phase(StrEnum):
     """Phase of a run."""
@@ -66,6 +87,20 @@ class Phase(StrEnum):
     """All steps are complete."""
     STOPPED = "stopped"
     """It ended before all steps were complete: by an error or an Interrupt."""
+
+    @property
+    def tone(self) -> Tone:
+        """Its colour and mark."""
+        return _PHASE_TONES[self]
+
+
+_PHASE_TONES = {
+    Phase.TRAINING: Tone.OK,
+    Phase.RECOVERING: Tone.WARN,
+    Phase.WAITING: Tone.WAIT,
+    Phase.DONE: Tone.OK,
+    Phase.STOPPED: Tone.FAIL,
+}
 
 
 _PHASES = {
@@ -219,6 +254,8 @@ class Record:
             "run": self.id,
             "name": self.name,
             "phase": self.phase,
+            "tone": self.phase.tone,
+            "progress": self.progress,
             "begun": self.begun,
             "ended": self.ended,
             "step": self.done,
@@ -226,6 +263,13 @@ class Record:
             "goodput": round(self.goodput.share, 4),
             "losses": self.count(Kind.DETECTED),
         }
+
+    @property
+    def progress(self) -> str:
+        """The steps done, as ``120 of 500 steps``; empty for a loop of one's own that does not note its steps."""
+        if self.total_steps is not None:
+            return f"{self.done} of {count(self.total_steps, 'step')}"
+        return count(self.done, "step") if self.done else ""
 
     def uses(self, slices: int) -> None:
         """Note how many slices the run uses, without an event."""

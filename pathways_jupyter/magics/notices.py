@@ -15,12 +15,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pathways_jupyter.base.events import SLICE_EVENTS, Event, EventKind, SessionSlice, SessionState
-from pathways_jupyter.base.text import count
+from pathways_jupyter.base.text import capitalized, count
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render import text
-from pathways_jupyter.render.events import News, tone
+from pathways_jupyter.render.events import News
 from pathways_jupyter.render.events import notice as picture
-from pathways_jupyter.render.parts import Tone
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Place
 
@@ -165,15 +165,15 @@ def _summary(events: list[Event], after: Event | None) -> News:
         name = str(SessionSlice(last.data.get("number"), last.data["slice"], up=True))
         often = f"down {count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
         when = f"from {text.moment(losses[-1].at)} to {text.later(last.at, losses[-1].at)}"
-        return News(tone(last), f"{name[:1].upper()}{name[1:]} was {often} {when}.", ADVICE[last.kind])
+        return News(last.tone, f"{capitalized(name)} was {often} {when}.", ADVICE[last.kind])
     before = f" It had been down {count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
     said = f"{text.moment(last.at)}  {last.message}{before}"
     if last.kind not in _LOSSES or after is None or after.at < last.at:
-        return News(tone(last), said, _INTERRUPTED if _is_interrupted(last) else ADVICE.get(last.kind, ""))
+        return News(last.tone, said, _INTERRUPTED if _is_interrupted(last) else ADVICE.get(last.kind, ""))
     if after.data["state"] == SessionState.CLOSED:
         return News(Tone.NONE, f"{said} The session has ended.")
     since = f"A new proxy is connected since {text.later(after.at, last.at)}."
-    return News(tone(after), f"{said} {since}", "Arrays on the previous one remain lost.")
+    return News(after.tone, f"{said} {since}", "Arrays on the previous one remain lost.")
 
 
 def _is_interrupted(event: Event) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import capitalized
 from pathways_jupyter.commands.declaration import HELP, Command, Option, ValueKind, group, split
 from pathways_jupyter.magics.screen import shown
 
@@ -180,7 +181,7 @@ class _Parser(argparse.ArgumentParser):
         return parsed
 
     def error(self, message: str) -> NoReturn:
-        raise self._mistake(f"{message[:1].upper()}{message[1:]}.")
+        raise self._mistake(f"{capitalized(message)}.")
 
     def _mistake(self, message: str) -> ConfigError:
         return ConfigError(message, hint=f"See {self._command.name} --help.")

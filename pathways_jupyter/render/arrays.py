@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base.text import count, size, some
-from pathways_jupyter.render.parts import Tone, indented, line, remarks, table, toned
+from pathways_jupyter.base.tones import Tone
+from pathways_jupyter.render.parts import indented, line, remarks, table, toned
 from pathways_jupyter.render.text import duration, later
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, described

@@ -10,9 +10,9 @@ from pathways_jupyter.accept.report import Report
 from pathways_jupyter.base.errors import more
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.text import count
+from pathways_jupyter.base.tones import Mark, Tone
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import Part, Tone, card, head, muted, table, toned
-from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.parts import Part, card, head, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, preformatted
 from pathways_jupyter.service.checks import Finding, Level
 

@@ -9,17 +9,15 @@ from html import escape
 
 from pathways_jupyter.base.text import clock, count
 from pathways_jupyter.elastic.goodput import SnapshotCost, Spent
-from pathways_jupyter.elastic.record import Kind, Phase, Record
+from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.render import text
-from pathways_jupyter.render.events import ELASTIC_TONES
-from pathways_jupyter.render.parts import Part, Tone, head, line, muted, share_bar, table, toned
+from pathways_jupyter.render.parts import Part, head, line, muted, share_bar, table, toned
 from pathways_jupyter.render.view import View, drawn, said
 
 _MAX_EVENTS = 50
 """Newest events that are listed."""
 _MAX_SNAPSHOTS = 5
 """Newest snapshots whose costs are listed."""
-_PHASE_TONES = {Phase.RECOVERING: Tone.WAIT, Phase.WAITING: Tone.WAIT, Phase.STOPPED: Tone.FAIL}
 _NAMES: Mapping[Spent, tuple[str, str]] = {
     Spent.STEP: ("productive steps", "var(--pw-ok)"),
     Spent.TPU_INITIALIZATION: ("TPU initialization", "#b9b9b9"),
@@ -48,11 +46,9 @@ def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
     latest, spent = record.latest, record.goodput.seconds()
     total = sum(spent.values())
     share = spent[Spent.STEP] / total if total else 0.0
-    total_steps = record.total_steps
-    steps = count(record.done, "step") if total_steps is None else f"{record.done} of {count(total_steps, 'step')}"
     # A loop of one's own need not note its steps.
     has_steps = latest is not None or record.total_steps is not None
-    title = f"Elastic training: {steps}" if has_steps else "Elastic training"
+    title = f"Elastic training: {record.progress}" if has_steps else "Elastic training"
     used = "no step is complete yet"
     if slices := record.slices if latest is not None or not has_steps else []:
         used = f"{count(slices[-1][1], 'slice')} in use"
@@ -60,11 +56,8 @@ def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
     summary = f"{used}, goodput {share:.1%} of {text.duration(total)}, {losses} survived"
     # A kernel that was killed leaves the picture of a run that goes on.
     when = f"{summary}, as of {text.moment(record.ended or time.time())}"
-    top = head(title, toned(_PHASE_TONES.get(record.phase, Tone.OK), record.phase), muted(when))
-    rows = [
-        (toned(ELASTIC_TONES.get(each.kind, Tone.NONE)), muted(clock(each.at)), each.message)
-        for each in record.events[-_MAX_EVENTS:]
-    ]
+    top = head(title, toned(record.phase.tone, record.phase), muted(when))
+    rows = [(toned(each.kind.tone), muted(clock(each.at)), each.message) for each in record.events[-_MAX_EVENTS:]]
     # Productive steps first.
     by_size = sorted(spent, key=lambda what: (what is not Spent.STEP, -spent[what]))
     return drawn(
@@ -108,7 +101,7 @@ def _curves(record: Record, metrics: Sequence[str]) -> Part:
 
     marks = ""
     for event in record.events[-_MAX_MARKS:]:
-        tone, title = ELASTIC_TONES.get(event.kind, Tone.NONE), escape(f"{clock(event.at)}  {event.message}")
+        tone, title = event.kind.tone, escape(f"{clock(event.at)}  {event.message}")
         marks += (
             f'<line class="pw-{tone}" x1="{x(event.at)}" x2="{x(event.at)}" y1="0" y2="{_METRIC_HEIGHT}" '
             'stroke="var(--pw-tone)" stroke-dasharray="2 2" vector-effect="non-scaling-stroke">'

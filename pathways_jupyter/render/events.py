@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.base.text import clock
-from pathways_jupyter.elastic.record import Kind
-from pathways_jupyter.render.parts import Part, Tone, card, line, muted, table, toned
+from pathways_jupyter.base.tones import Tone
+from pathways_jupyter.render.parts import Part, card, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
 
 
@@ -26,53 +26,9 @@ class News:
     advice: str = ""
 
 
-_TONES = {
-    EventKind.SLICE_DOWN: Tone.FAIL,
-    EventKind.PROXY_LOST: Tone.FAIL,
-    EventKind.SUPERVISOR_LOST: Tone.FAIL,
-    EventKind.ARRAYS_LOST: Tone.WARN,
-    EventKind.UNUSED: Tone.WAIT,
-    EventKind.NOT_SUSPENDED: Tone.WARN,
-    EventKind.WARNING: Tone.WARN,
-    EventKind.SLICE_PLACED: Tone.OK,
-    EventKind.SLICE_HEALED: Tone.OK,
-}
-STATE_TONES: Mapping[str, Tone] = {
-    SessionState.CONNECTED: Tone.OK,
-    SessionState.DEGRADED: Tone.WARN,
-    SessionState.INTERRUPTED: Tone.WARN,
-    SessionState.LOST: Tone.FAIL,
-    SessionState.SUSPENDING: Tone.WAIT,
-    SessionState.SUSPENDED: Tone.WAIT,
-    SessionState.RESUMING: Tone.WAIT,
-    SessionState.FAILED: Tone.FAIL,
-}
-ELASTIC_TONES: Mapping[str, Tone] = {
-    Kind.SLICE_DOWN: Tone.FAIL,
-    Kind.SLICE_UP: Tone.OK,
-    Kind.DETECTED: Tone.FAIL,
-    Kind.WAITING: Tone.WARN,
-    Kind.RETRY: Tone.WARN,
-    Kind.NOTE: Tone.WARN,
-    Kind.INJECTED: Tone.WARN,
-    Kind.RESTORED: Tone.WARN,
-    Kind.RESUMED: Tone.OK,
-    Kind.GROWN: Tone.OK,
-}
-
-
-def tone(event: Event) -> Tone:
-    """Return the tone of an event: good, bad or neutral; a word that this version does not know is neutral."""
-    if event.kind is EventKind.STATE:
-        return STATE_TONES.get(str(event.data.get("state")), Tone.NONE)
-    if event.kind is EventKind.ELASTIC:
-        return ELASTIC_TONES.get(str(event.data.get("what")), Tone.NONE)
-    return _TONES.get(event.kind, Tone.NONE)
-
-
 def event_line(event: Event) -> Part:
     """One event on a line."""
-    return line(toned(tone(event)), muted(clock(event.at)), event.message)
+    return line(toned(event.tone), muted(clock(event.at)), event.message)
 
 
 def view(events: Sequence[Event], *, note: str = "") -> View:
@@ -82,7 +38,7 @@ def view(events: Sequence[Event], *, note: str = "") -> View:
       note: A limitation of the picture, shown beside its time.
     """
     rows = [
-        (toned(tone(each)), clock(each.at), each.message)
+        (toned(each.tone), clock(each.at), each.message)
         for each, after in zip_longest(events, events[1:])
         # The loss of a proxy is followed by the session's state, with the same reason.
         if after is None

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pathways_jupyter.base.text import count
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import Part, Tone, code, joined, line, muted, remarks, spaced, table, toned
+from pathways_jupyter.render.parts import Part, code, joined, line, muted, remarks, spaced, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.pathwaysjob import conditions, obstacles
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
-
-_TONES: Mapping[str, Tone] = {
-    conditions.PENDING: Tone.WAIT,
-    conditions.RUNNING: Tone.OK,
-    conditions.SUSPENDED: Tone.WAIT,
-    conditions.COMPLETED: Tone.OK,
-    conditions.FAILED: Tone.FAIL,
-}
 
 
 def view(found: Sequence[JobInfo]) -> View:
@@ -28,7 +20,7 @@ def view(found: Sequence[JobInfo]) -> View:
     rows = [
         (
             code(job.name),
-            toned(_TONES[job.state], job.state.lower()),
+            toned(conditions.TONES[job.state], job.state.lower()),
             f"{job.instance_type}={job.slices}" if job.instance_type else "?",
             str(job.restarts),
             f"{job.kind}{f' of {job.maker}' if job.maker else ''}{', headless' if job.headless else ''}{_marks(job)}",
@@ -48,7 +40,7 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     """
     job, now = picture.job, time.time()
     # Only the state in its tone, which does not wrap: a reason may be long.
-    state = joined(toned(_TONES[job.state], job.state.lower()), _about(job))
+    state = joined(toned(conditions.TONES[job.state], job.state.lower()), _about(job))
     when = muted("" if picture.outdated else f"as of {text.moment(now)}")
     shown = [Part(summary(job), line(code(job.name), state, when).html)]
     if pods := [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in picture.pods]:
@@ -70,7 +62,7 @@ def details(picture: JobPicture, *, note: str = "") -> View:
 
 def summary(job: JobInfo) -> str:
     """One line about a job, for progress."""
-    return f"{_TONES[job.state].mark} Job {job.name}: {job.state.lower()}{_about(job)}"
+    return f"{conditions.TONES[job.state].mark} Job {job.name}: {job.state.lower()}{_about(job)}"
 
 
 def _marks(job: JobInfo) -> str:

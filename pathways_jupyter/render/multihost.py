@@ -10,13 +10,14 @@ from html import escape
 
 from pathways_jupyter.base.printable import printable
 from pathways_jupyter.base.text import count, size
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.multihost.output import tail
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.remote.sync import DIRECTORY
 from pathways_jupyter.multihost.run import Run
 from pathways_jupyter.multihost.run_events import HostPhase, HostStatus, worst
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import Part, Tone, as_of, head, line, muted, table, toned
+from pathways_jupyter.render.parts import Part, as_of, head, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn
 
 _LINE_LENGTH = 100

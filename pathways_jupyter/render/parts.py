@@ -11,33 +11,17 @@ import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from html import escape
 
 from pathways_jupyter.base.printable import printable
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render import text
-from pathways_jupyter.render.text import Mark
 
 _LONG_CELL = 20
 """A cell with more characters may be broken into lines."""
 _LONG_WORD = 30
 """The same for a cell that is a word, which would be broken between two letters, as "StartupPolicyComplete d"."""
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|d|[kMG]B)\b)")
-
-
-class Tone(StrEnum):
-    """The meaning of a colour; a word or a mark beside it always says the same."""
-
-    OK = "ok"
-    WAIT = "wait"
-    WARN = "warn"
-    FAIL = "fail"
-    NONE = "none"
-
-    @property
-    def mark(self) -> Mark:
-        """The sign of the same meaning."""
-        return Mark[self.name]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
+from pathways_jupyter.base.tones import Mark, Tone
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import Part, Tone, as_of, card, head, line, muted, table, toned
-from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.parts import Part, as_of, card, head, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn
 
 TITLES = {

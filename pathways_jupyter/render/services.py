@@ -7,21 +7,9 @@ from collections.abc import Sequence
 
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.base.text import count, some
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import (
-    Tone,
-    as_of,
-    card,
-    code,
-    fields,
-    head,
-    indented,
-    line,
-    muted,
-    table,
-    toned,
-)
-from pathways_jupyter.render.slices import TONES
+from pathways_jupyter.render.parts import as_of, card, code, fields, head, indented, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.checks import Finding
 from pathways_jupyter.service.rollout import RolloutStep, StepKind
@@ -38,7 +26,7 @@ def view(services: Sequence[Overview]) -> View:
     for each in services:
         rows.append(
             (
-                toned(TONES[each.state]),
+                toned(each.state.tone),
                 code(each.name),
                 each.namespace,
                 str(each.slices),
@@ -80,7 +68,7 @@ def details(service: Overview, cluster: str = "") -> View:
         ("sidecar", service.sidecar_image or "none: no colocated Python"),
         ("age", text.duration(now - service.created)),
     ]
-    tone = TONES[service.state]
+    tone = service.state.tone
     state = f"{service.state}{f' ({service.reason})' if service.reason else ''}"
     kind = f" --tpu {service.instance_type}=1" if service.instance_type else ""
     connect = f"%pathways connect --namespace {service.namespace} --service {service.name}{kind} {cluster}".rstrip()

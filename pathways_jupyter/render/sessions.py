@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
-from pathways_jupyter.base.text import count
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import capitalized, count, to_cluster
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import parts, text
-from pathways_jupyter.render.parts import Part, Tone, code, fields, head, indented, line, muted, toned
+from pathways_jupyter.render.parts import Part, code, fields, head, indented, line, muted, toned
 from pathways_jupyter.render.slices import THIS_NOTEBOOK, Box, Owner, map_of
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service import names
@@ -33,27 +35,28 @@ _NEWS = {
 }
 _RECENT = 5
 
+_STATE_DETAILS: Mapping[SessionState, str] = {
+    SessionState.WAITING: " for slices",
+    SessionState.INTERRUPTED: ", arrays are kept",
+    SessionState.SUSPENDED: ", arrays are saved",
+}
+
 _ELSEWHERE = (
     "JAX computes on {} by default: its settings were changed. "
     "%pathways reconnect gets a new proxy, and points JAX at it."
 )
-_SILENT = (
-    "The tunnel is in its supervisor, process {pid}, which does not answer: cells wait for it. If it was stopped, "
-    "kill -CONT {pid} continues it. After kill -9 {pid}, %pathways reconnect starts another one."
-)
 _ADVICE: Mapping[SessionState, str] = {
-    SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
     SessionState.INTERRUPTED: "Arrays are kept; cells continue once the connection is back. Interrupt stops a cell.",
-    SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
+    SessionState.LOST: advice("Its arrays on TPUs are lost. {reconnect} gets a new proxy with the same settings."),
     SessionState.SUSPENDING: "Its arrays are being saved; then its slices are free.",
-    SessionState.SUSPENDED: "Its slices are free, and its arrays are saved. %pathways resume continues.",
-    SessionState.RESUMING: "Its arrays are saved. The next cell, or %pathways resume, brings them back.",
-    SessionState.FAILED: "%pathways doctor looks for the cause.",
+    SessionState.SUSPENDED: advice("Its arrays are saved, and its slices were freed. {resume} continues."),
+    SessionState.RESUMING: advice("Its arrays are saved. The next cell, or {resume}, brings them back."),
+    SessionState.FAILED: advice("{doctor} looks for the cause."),
 }
 _JOB_ADVICE: Mapping[SessionState, str] = {
     **_ADVICE,
-    SessionState.LOST: "Arrays on it are lost. %pathways reconnect attaches again, once the job runs.",
-    SessionState.SUSPENDED: "Its arrays are saved; the job keeps its slices. %pathways resume continues.",
+    SessionState.LOST: advice("Its arrays on TPUs are lost. {reconnect} attaches again, once the job runs."),
+    SessionState.SUSPENDED: advice("Its arrays are saved; the job keeps its slices. {resume} continues."),
 }
 
 
@@ -86,14 +89,14 @@ def card(
     if number := sum(record.instances.values()):
         # A card is also drawn before JAX has switched to a new proxy, which may have fewer slices than the former.
         devices = {index: kinds for index, kinds in devices.items() if index < number}
-    tone, state = _tone(record), state_words(record)
+    tone, state = tone_of(record), state_words(record)
     if elsewhere and tone is Tone.OK:
         tone = Tone.WARN
     may_end = record.state.is_connected and tone is not Tone.FAIL
     then = f"was {state} at {text.moment(at)}"
     news = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
-    advice = _ELSEWHERE.format(elsewhere) if elsewhere and may_end else _advice(record, at)
-    lines = [*map(timeline.event_line, news), *([line(advice)] if advice else [])]
+    remark = _ELSEWHERE.format(elsewhere) if elsewhere and may_end else state_advice(record, at)
+    lines = [*map(timeline.event_line, news), *([line(remark)] if remark else [])]
     has_map = devices and not record.supervisor and record.state.is_connected
     shown = [
         head(
@@ -113,11 +116,10 @@ def card(
 def _facts(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[tuple[str, str]]:
     """Return the rows of a card: names, and values that are empty where there is nothing to say."""
     job, suspended = record.pathways_job, record.state is SessionState.SUSPENDED
-    slices = text.instances(record.instances) if record.instances else ""
     return [
         ("service", record.service),
         ("attached to", f"job {job}, which stays when this session ends" if job else ""),
-        ("slices", f"none; {slices} before" if suspended and slices else slices),
+        ("slices", _slices_words(record)),
         ("devices", "" if record.supervisor else _devices(record, devices)),
         # While it is replaced, the pod is still the previous one's; a suspended session's is removed.
         ("proxy", "" if suspended else record.job if record.state in _CONNECTING else record.pod or record.job),
@@ -130,30 +132,85 @@ def _facts(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[
     ]
 
 
-def _advice(record: SessionRecord, at: float) -> str:
+def state_advice(record: SessionRecord, at: float) -> str:
     """Return what the session's state means for the user, and what to do about it; empty where nothing is to be done.
 
     Args:
-      at: When the card is drawn, in seconds since the epoch.
+      at: When it is shown, in seconds since the epoch.
     """
     if record.supervisor == registry.SILENT:
-        return _SILENT.format(pid=record.pid)
+        return advice(
+            "The tunnel is in its supervisor, process {pid}, which does not answer: cells wait for it. If it was "
+            "stopped, kill -CONT {pid} continues it. After kill -9 {pid}, {reconnect} starts another one.",
+            pid=record.pid,
+        )
+    if record.supervisor:
+        return "Its supervisor has ended. pathways-jupyter clean removes what it may have left behind."
     if _is_useless(record):
-        return "All arrays on TPUs are lost. New workers restore the slices."
+        return _loss(record)
     if record.suspends_at:
         return f"Nothing is computed: suspends at {text.later(record.suspends_at, at)}, unless a cell runs before."
     if record.unused_since:
+        held = count(sum(record.instances.values()), "slice")
         since = text.later(record.unused_since, at)
-        return f"Nothing was computed since {since}. %pathways suspend frees the slices and keeps the arrays."
+        return advice(
+            "Nothing was computed since {since}. It holds {held}; {suspend} frees them and keeps the arrays.",
+            since=since,
+            held=held,
+        )
+    if record.state is SessionState.DEGRADED:
+        return _loss(record)
     if record.state is SessionState.RESUMING and record.transfer is not None:
         return "Its arrays are being read; what cannot be read stays saved."
     return (_JOB_ADVICE if record.pathways_job else _ADVICE).get(record.state, "")
 
 
+def _loss(record: SessionRecord) -> str:
+    """Say which slices are down, and what that means."""
+    down = [str(each) for each in record.slices if not each.up]
+    is_one = len(down) == 1
+    named = capitalized(f"{', '.join(down)} {'is' if is_one else 'are'} down. ") if down else ""
+    if _is_useless(record):
+        return f"{named}All arrays on TPUs are lost. New workers restore the slices."
+    restored = (
+        "Its arrays are lost; a new worker restores it" if is_one else "Their arrays are lost; new workers restore them"
+    )
+    return f"{named}{restored}. Other slices work."
+
+
+def _slices_words(record: SessionRecord) -> str:
+    slices = text.instances(record.instances) if record.instances else ""
+    return f"none; {slices} before" if slices and record.state is SessionState.SUSPENDED else slices
+
+
+def chips(record: SessionRecord) -> int:
+    """Return the number of chips of all slices that a session has asked for."""
+    return sum(number * sum(tpu.chips_of_hosts(name)) for name, number in record.instances.items())
+
+
+def facts(record: SessionRecord) -> list[tuple[str, str]]:
+    """Return what a session has, as names and values, for a page that shows its cluster and its pods elsewhere."""
+    is_suspended = record.state is SessionState.SUSPENDED
+    devices = chips(record)
+    up = [] if record.supervisor else [each.up for each in record.slices]
+    # All slices of a service have the same type.
+    usable = str(devices) if all(up) else f"{devices * sum(up) // len(up)} of {devices}"
+    rows = [
+        ("Job", record.pathways_job),
+        ("Service", "" if record.pathways_job else names.service_of(record.service)[0] or record.service),
+        ("Slices", _slices_words(record)),
+        ("Devices", usable if up else ""),
+        ("Saved", "" if record.saved is None else str(record.saved)),
+        ("Distance", "" if is_suspended or record.supervisor else to_cluster(record.round_trip)),
+        ("Session", record.id),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
 def no_session() -> View:
     """Return the card of a notebook without a session."""
-    advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
-    return drawn(None, line(toned(Tone.NONE), "This notebook is not connected."), indented(line(muted(advice))))
+    how = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
+    return drawn(None, line(toned(Tone.NONE), "This notebook is not connected."), indented(line(muted(how))))
 
 
 def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
@@ -171,7 +228,7 @@ def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
         rows.append(
             (
                 code(record.id),
-                toned(_tone(record), state_words(record) + _unused(record, now)),
+                toned(tone_of(record), state_words(record) + _unused(record, now)),
                 text.duration(now - record.since),
                 tpu.format_instances(record.instances),
                 f"job {record.pathways_job}" if record.pathways_job else service,
@@ -194,11 +251,9 @@ def _is_useless(record: SessionRecord) -> bool:
     return record.state is SessionState.DEGRADED and not any(each.up for each in record.slices)
 
 
-def _tone(record: SessionRecord) -> Tone:
-    if record.supervisor or _is_useless(record):
-        return Tone.FAIL
-    passing = {*_CONNECTING, SessionState.CLOSING}
-    return Tone.WAIT if record.state in passing else timeline.STATE_TONES.get(record.state, Tone.NONE)
+def tone_of(record: SessionRecord) -> Tone:
+    """Return a session's tone: its state's, unless its supervisor or all of its slices are gone."""
+    return Tone.FAIL if record.supervisor or _is_useless(record) else record.state.tone
 
 
 def state_words(record: SessionRecord) -> str:
@@ -210,9 +265,9 @@ def state_words(record: SessionRecord) -> str:
     if record.state is SessionState.STARTING and record.saved is not None:
         # The first part of it is a new proxy.
         return str(SessionState.RESUMING)
-    if record.state is not SessionState.DEGRADED:
-        return str(record.state)
-    return f"{record.state}, {sum(each.up for each in record.slices)} of {count(len(record.slices), 'slice')}"
+    if record.state is SessionState.DEGRADED:
+        return f"{record.state}, {sum(each.up for each in record.slices)} of {count(len(record.slices), 'slice')}"
+    return f"{record.state}{_STATE_DETAILS.get(record.state, '')}"
 
 
 def _when(record: SessionRecord, events: Sequence[Event], at: float) -> Part:

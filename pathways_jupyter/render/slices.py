@@ -18,15 +18,14 @@ from html import escape
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import count
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import Part, Tone, card, code, head, line, muted, once, remarks, spaced, toned
+from pathways_jupyter.render.parts import Part, card, code, head, line, muted, once, remarks, spaced, toned
 from pathways_jupyter.render.view import View, listing
 from pathways_jupyter.service.model import Availability, Holder, Service, Slice
 from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
 
-TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
-"""The tones of health."""
 THIS_NOTEBOOK = "this notebook"
 """The word for a slice that the notebook which shows it has."""
 
@@ -116,7 +115,7 @@ def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str =
 
 
 def _service(service: Service, viewer: Viewer, now: float, *, live: str, still: bool) -> Part:
-    tone, summary = TONES[service.state], _summary(service)
+    tone, summary = service.state.tone, _summary(service)
     rows, boxes = [], []
     for each in service.slices:
         word, detail = _words(each, service, viewer, now)
@@ -125,7 +124,7 @@ def _service(service: Service, viewer: Viewer, now: float, *, live: str, still: 
         why = ", ".join(each.remarks)
         rows.append(
             (
-                TONES[each.state].mark,
+                each.state.tone.mark,
                 f"{each.index} {viewer.ownership(each)}".rstrip(),
                 ", ".join(filter(None, [word, detail])),
                 since,
@@ -200,7 +199,7 @@ def map_of(boxes: Sequence[Box]) -> Part:
 
 
 def _box(box: Box) -> str:
-    tone = TONES[box.health]
+    tone = box.health.tone
     label = f"slice {box.index}, {box.instance_type}, {box.word}{f', {box.detail}' if box.detail else ''}"
     held = "kept" if box.reclaimable else "held" if box.owner and box.health is State.READY else "free"
     title = f"<b>slice {box.index}</b> {box.owner} {muted(box.instance_type).html}"
@@ -222,7 +221,7 @@ def _hosts(box: Box) -> str:
     hosts = []
     for host in range(kind.hosts):
         # If a slice is down and the failed hosts are known, only those are drawn as failed.
-        tone = Tone.NONE if box.health is State.DOWN and box.down and host not in box.down else TONES[box.health]
+        tone = Tone.NONE if box.health is State.DOWN and box.down and host not in box.down else box.health.tone
         grid = '<div class="pw-chip"></div>' * chips
         hosts.append(
             f'<div class="pw-host pw-{tone}" title="host {host}: {count(kind.chips_per_host, "chip")}" '

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base import tpu
@@ -14,16 +13,6 @@ from pathways_jupyter.base.text import clock, count
 if TYPE_CHECKING:
     # Loading the extension must not import asyncio, which the modules need that this one imports.
     from pathways_jupyter.service.model import Reclaimable
-
-
-class Mark(StrEnum):
-    """A sign in front of a line; the line's text always says the same."""
-
-    OK = "✓"
-    WAIT = "…"
-    WARN = "!"
-    FAIL = "✗"
-    NONE = "·"
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:

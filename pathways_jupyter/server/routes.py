@@ -19,6 +19,7 @@ from pathways_jupyter.server.handlers import Route, RouteRequest
 from pathways_jupyter.server.hub import LOG_LINES, contexts
 from pathways_jupyter.server.request_checks import RELOAD, object_name
 from pathways_jupyter.service import jobs
+from pathways_jupyter.service.pathwaysjob import conditions
 from pathways_jupyter.session.protocol import Method
 
 Json = dict[str, Any]
@@ -80,7 +81,10 @@ async def _job(request: RouteRequest, job: str) -> Json:
     """Return a job with its conditions, pods and latest events."""
     where, name = scope.parse(request.parameters), object_name(job, "job")
     async with await scope.client(where) as client:
-        return asdict(await jobs.picture(client, name, namespace=client.namespace))
+        picture = await jobs.picture(client, name, namespace=client.namespace)
+    answer = asdict(picture)
+    answer["job"]["tone"] = conditions.TONES[picture.job.state]
+    return answer
 
 
 async def _change_job(request: RouteRequest, job: str, action: str) -> Json:

@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways_jupyter.base import runtime_files, tpu
+from pathways_jupyter.base import runtime_files
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import EventKind, SessionState
-from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.base.tasks import Backoff
+from pathways_jupyter.base.text import capitalized
+from pathways_jupyter.render import sessions as drawn
 from pathways_jupyter.server import scope
 from pathways_jupyter.service import names
 from pathways_jupyter.service.feed import Message, PolledFeed
@@ -112,9 +114,11 @@ class SessionWatch(PolledFeed):
         """Move sessions that are not `present` any more to the ended ones; return whether there were any."""
         gone = [row for row in self._rows or () if row["id"] not in present and row["id"] in self._followed]
         for each in gone:
-            over = {"state": SessionState.CLOSED, "state_since": time.time(), "alive": False, "slices": []}
+            closed = SessionState.CLOSED
+            words = {"state": closed, "tone": closed.tone, "word": capitalized(closed), "advice": ""}
             # Nothing can be done with it.
-            self._ended[each["id"]] = {**each, **over, "transfer": None, "verdicts": {}}
+            over = {"state_since": time.time(), "alive": False, "slices": [], "verdicts": {}}
+            self._ended[each["id"]] = {**each, **words, **over}
         for session in list(self._ended)[:-MAX_ENDED]:
             del self._ended[session]
             self._followed.pop(session, None)
@@ -167,6 +171,7 @@ class SessionWatch(PolledFeed):
                     followed.run = value["data"]
                     self.publish(_elastic(record.id, value["data"]))
                     continue
+                value["tone"] = event.tone
                 if value in read:
                     continue
                 events.append(value)
@@ -189,15 +194,20 @@ def _elastic(session: str, run: dict[str, Any]) -> dict[str, Any]:
 def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, Any]:
     """Return the JSON values of a session for a page."""
     fault = registry.SILENT if followed.silent else ""
-    judged = dataclasses.replace(record, supervisor=fault if alive else registry.ABANDONED)
+    judged = dataclasses.replace(
+        record, supervisor=fault if alive else registry.ABANDONED, round_trip=followed.round_trip
+    )
     return {
         "id": record.id,
         "state": record.state,
         "state_since": record.since,
+        "tone": drawn.tone_of(judged),
+        "word": capitalized(drawn.state_words(judged)),
+        "advice": worded(drawn.state_advice(judged, time.time()), Face.SIDEBAR),
+        "facts": drawn.facts(judged),
         "slices": [dataclasses.asdict(each) for each in record.slices],
         "alive": alive,
         "silent": followed.silent,
-        "pid": record.pid,
         "kernel_id": record.kernel_id,
         "notebook": record.notebook,
         "user": record.user,
@@ -205,16 +215,14 @@ def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, A
         "service": names.service_of(record.service)[0] or record.service,
         "pathways_job": record.pathways_job,
         "instances": dict(record.instances),
-        "devices": sum(count * sum(tpu.chips_of_hosts(name)) for name, count in record.instances.items()),
+        "devices": drawn.chips(record),
         "job": record.job,
         # A suspended session's is removed.
         "pod": "" if record.state is SessionState.SUSPENDED else record.pod,
-        "round_trip": followed.round_trip,
         "suspend_after": record.suspend_after,
         "unused_since": record.unused_since,
         "suspends_at": record.suspends_at,
         "saved": dataclasses.asdict(record.saved) if record.saved is not None else None,
-        "transfer": dataclasses.asdict(record.transfer) if record.transfer is not None else None,
         "verdicts": {command: each.to_json(Face.SIDEBAR) for command, each in verdicts(judged)},
         "created": record.created,
         "scope": dataclasses.asdict(scope.of_record(record)),

@@ -19,7 +19,6 @@ from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.cluster_view import ClusterView
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
-from pathways_jupyter.service.names import current_user
 
 BEAT_SECONDS = 15.0
 """Interval of a page's signs of life. A page that gets none for three times as long opens a new connection: a browser
@@ -46,9 +45,9 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         await super().get(*words, **named)
 
     async def open(self, *words: str, **named: str) -> None:
-        """Send the version and the user's name, then the sessions."""
+        """Send the version, then the sessions."""
         super().open(*words, **named)
-        self._send({"type": "hello", "version": version("pathways_jupyter"), "user": current_user()})
+        self._send({"type": "hello", "version": version("pathways_jupyter")})
         self.hub.prepare()
         self.hub.sessions.add(self._send)
         self._beating = self.hub.spawn(self._beat())

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.service import untrusted
 
 FATAL_REASONS: Mapping[str, str] = {
@@ -29,6 +30,14 @@ class State(StrEnum):
     READY = "ready"
     STARTING = "starting"
     DOWN = "down"
+
+    @property
+    def tone(self) -> Tone:
+        """Its colour and mark; a word beside them always says the same."""
+        return _TONES[self]
+
+
+_TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
 
 
 def pod_state(pod: Mapping[str, Any]) -> tuple[State, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pathways_jupyter.base import tpu
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.feed import Row, difference
@@ -95,6 +96,7 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
         "address": service.address,
         "version": Image.parse(info.image).tag,
         "health": service.state,
+        "tone": service.state.tone,
         "reason": service.problem,
         "pod": head,
         "capacity": [
@@ -120,12 +122,14 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
         "number": each.index,
         "instance_type": service.instance_type,
         "health": each.state,
+        "tone": each.state.tone,
         "availability": service.availability(each),
         "hosts": [
             {
                 "pod": host.pod,
                 "node": host.node,
                 "health": host.state,
+                "tone": host.state.tone,
                 "chips": chips[host.index] if host.index < len(chips) else 1,
                 "reason": host.reason,
             }
@@ -139,11 +143,14 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
 def _proxy(service: Service, holder: Holder, held: list[str], me: str, ahead: int) -> Row:
     # Without a slice it starts, unless it had some and has lost them.
     without = State.DOWN if held else State.STARTING
+    health = State.READY if holder.pod and holder.placed else without
     return {
         **_owner(holder, me, ahead),
         "id": f"{service.namespace}/{holder.job}",
         "service": service.name,
-        "health": State.READY if holder.pod and holder.placed else without,
+        "health": health,
+        # Its pod may be well: what holds it is silent, and it is kept only until its slices are needed.
+        "tone": Tone.WAIT if holder.reclaimable else health.tone,
         "slices": held,
         "created": holder.since + ahead,
         "until": holder.until and holder.until + ahead,
@@ -175,6 +182,7 @@ def _job(job: Object, ahead: int = 0) -> Row:
         "name": info.name,
         "namespace": info.namespace,
         "state": "Ending" if is_ending else info.state,
+        "tone": Tone.WAIT if is_ending else conditions.TONES[info.state],
         "message": info.reason if is_over or info.state == conditions.SUSPENDED else "",
         "created": info.created + ahead,
         # A user's job, which can be suspended, resumed and deleted by its name.

@@ -15,8 +15,9 @@ import ipywidgets
 from IPython.display import display
 
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.base.tpu import MACHINES
-from pathways_jupyter.render.parts import Tone, indented, line, muted, remarks, toned
+from pathways_jupyter.render.parts import indented, line, muted, remarks, toned
 from pathways_jupyter.render.view import View, drawn
 from pathways_jupyter.session.verdicts import SessionCommand, SessionVerdict
 from pathways_jupyter.widgets.live import Place

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render import parts
-from pathways_jupyter.render.parts import Tone
 from pathways_jupyter.render.view import drawn, listing, preformatted
 
 EVIL = "<script>alert(1)</script>"

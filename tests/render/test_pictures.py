@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionSlice, SessionState, Stage, Transfer
-from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.sentences import Face, worded
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.commands.declaration import Command, Option
 from pathways_jupyter.multihost.run import Run
 from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
@@ -193,13 +194,50 @@ def test_a_session_without_a_slice_that_is_up_or_a_supervisor_that_answers_is_re
         drawn = sessions.card(record(**changes), DEVICES)
         assert drawn.text.startswith(f"✗ Session 4f2a: {said}, ")
         assert '<div class="pw-card pw-fail"' in drawn.html
-        assert "other slices work" not in drawn.text
+        assert "Other slices work" not in drawn.text
         assert f'<span class="pw-tone pw-fail">{said}' in sessions.table([record(**changes)]).html
     silent = sessions.card(record(supervisor=registry.SILENT), DEVICES)
     assert "was connected since" in silent.text
     assert "kill -CONT 7" in silent.text
     assert "pw-ok" not in silent.html.partition("</style>")[2]
     assert str(record(supervisor=registry.SILENT)).startswith("Session 4f2a: not answering, was connected since")
+
+
+def test_the_sidebar_has_a_sessions_words_and_what_is_left_of_it():
+    three = (SessionSlice(3, 0, up=True), SessionSlice(1, 1, up=False), SessionSlice(0, 2, up=False))
+    degraded = record(**{**DEGRADED, "instances": {"tpuv6e:2x2": 3}, "slices": three})
+    assert (sessions.state_words(degraded), sessions.tone_of(degraded)) == ("degraded, 1 of 3 slices", Tone.WARN)
+    assert dict(sessions.facts(degraded))["Devices"] == "4 of 12"
+    assert sessions.state_advice(degraded, NOW).startswith("Slice 1, slice 0 (your 2) are down. Their arrays are lost;")
+    useless = dataclasses.replace(degraded, slices=three[1:2])
+    assert sessions.tone_of(useless) is Tone.FAIL
+    assert dict(sessions.facts(useless))["Devices"] == "0 of 12"
+    assert sessions.state_advice(useless, NOW).startswith("Slice 1 is down. All arrays on TPUs are lost.")
+    # What comes by itself is more urgent than what has happened.
+    assert "suspends at" in sessions.state_advice(dataclasses.replace(degraded, suspends_at=NOW + 60), NOW)
+    unused = record(unused_since=NOW - 60, instances={"tpuv6e:2x2": 3})
+    assert "It holds 3 slices; “Suspend” frees them" in worded(sessions.state_advice(unused, NOW), Face.SIDEBAR)
+    for changes in ({"state": SessionState.WAITING, "slices": ()}, {"supervisor": registry.SILENT}):
+        assert "Devices" not in dict(sessions.facts(record(**changes)))
+    assert sessions.state_advice(record(supervisor=registry.ABANDONED), NOW).startswith("Its supervisor has ended.")
+
+
+def test_a_session_says_how_far_its_arrays_are():
+    saved = SavedArrays(3, 4_000_000_000, "gs://b/saved/u/suspended-s", NOW)
+
+    def words(**changes):
+        return sessions.state_words(record(slices=(), **changes))
+
+    suspending = words(state=SessionState.SUSPENDING, transfer=Transfer(1_200_000_000, 4_000_000_000, 12.3))
+    assert suspending == "suspending, 1.2 GB of 4.0 GB, about 12 s left"
+    assert words(state=SessionState.RESUMING, saved=saved, transfer=Transfer(0, 10)) == "resuming, 0 bytes of 10 bytes"
+    # The first part of it is a new proxy.
+    assert words(state=SessionState.STARTING, saved=saved) == "resuming"
+    assert words(state=SessionState.SUSPENDED, saved=saved) == "suspended, arrays are saved"
+    suspended = record(state=SessionState.SUSPENDED, slices=(), saved=saved)
+    assert dict(sessions.facts(suspended))["Saved"] == "3 arrays (4.0 GB) in gs://b/saved/u/suspended-s"
+    # The words of the sidebar, where this is a button.
+    assert worded(sessions.state_advice(suspended, NOW), Face.SIDEBAR).endswith("freed. “Resume” continues.")
 
 
 def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_differ():

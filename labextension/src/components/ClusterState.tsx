@@ -4,11 +4,10 @@ import * as React from 'react';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { clock } from '../models/words';
-import { IActions } from './actions';
+import { ISectionBodyProps } from './actions';
 import { Notice } from './Notice';
 
-export function ClusterState(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element | null {
-  const { model, actions, trans } = props;
+export function ClusterState({ model, actions, trans }: ISectionBodyProps): React.JSX.Element | null {
   const { cluster } = model;
   if (!model.linked || model.live) {
     // LinkState shows this problem at the top of the panel.

@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import { Model } from '../models/model';
 import { IEvent } from '../models/sessionrows';
-import { entries, eventTone, IEntry } from '../models/timeline';
+import { entries, IEntry } from '../models/timeline';
 import { ITrans } from '../models/trans';
 import { clock } from '../models/words';
 import { useModel } from './hooks';
@@ -67,7 +67,7 @@ function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): React.JSX.El
           <summary>{text}</summary>
           <ol aria-label={trans.__('Steps')}>
             {steps.map((step, index) => (
-              <li key={index} className={`pw-tone-${eventTone(step)}`}>
+              <li key={index} className={`pw-tone-${step.tone}`}>
                 {step.message}
               </li>
             ))}

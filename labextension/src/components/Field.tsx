@@ -14,16 +14,8 @@ export interface IFieldProps {
   readonly onChange: (value: string) => void;
 }
 
-export function Field({
-  label,
-  value,
-  type = 'text',
-  placeholder,
-  required,
-  disabled,
-  problem,
-  onChange
-}: IFieldProps): React.JSX.Element {
+export function Field(props: IFieldProps): React.JSX.Element {
+  const { label, value, type = 'text', placeholder, required, disabled, problem, onChange } = props;
   const id = React.useId();
   return (
     <div className="pw-field">
@@ -32,8 +24,7 @@ export function Field({
         id={id}
         className="jp-mod-styled"
         type={type}
-        min={type === 'number' ? 1 : undefined}
-        step={type === 'number' ? 1 : undefined}
+        {...(type === 'number' ? { min: 1, step: 1 } : {})}
         required={required}
         disabled={disabled}
         value={value}

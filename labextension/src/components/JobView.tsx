@@ -2,10 +2,10 @@
 import * as React from 'react';
 
 import { Api } from '../models/api';
-import { isOver } from '../models/joblist';
 import { asProblem, Problem } from '../models/problem';
+import { isOver } from '../models/joblist';
 import { ITrans } from '../models/trans';
-import { clock, JOB_TONES, jobStateWord } from '../models/words';
+import { clock } from '../models/words';
 import { IScope } from '../models/scope';
 import { IJobPicture } from '../models/wire';
 import { LinkButton } from './Button';
@@ -46,7 +46,7 @@ function Picture(props: { picture: IJobPicture } & Pick<IJobViewProps, 'trans' |
     <>
       <h2>{job.name}</h2>
       <p role="status">
-        <Toned tone={JOB_TONES[job.state] ?? 'none'}>{jobStateWord(trans, job.state)}</Toned>
+        <Toned tone={job.tone}>{job.state}</Toned>
         {job.reason && <span className="pw-muted"> {job.reason}</span>}
       </p>
       <dl className="pw-facts">
@@ -93,7 +93,7 @@ function Picture(props: { picture: IJobPicture } & Pick<IJobViewProps, 'trans' |
         {events.map((event, index) => (
           <li key={index}>
             <time className="pw-muted">{clock(event.time)}</time>{' '}
-            <Toned tone={event.warning ? 'wait' : 'none'}>{event.reason}</Toned> {event.message}{' '}
+            <Toned tone={event.warning ? 'warn' : 'none'}>{event.reason}</Toned> {event.message}{' '}
             <span className="pw-muted">{event.about}</span>
           </li>
         ))}

@@ -2,18 +2,16 @@
 import * as React from 'react';
 
 import { canConnect, JobAction, listed, pauseAction } from '../models/joblist';
-import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import { age, JOB_TONES, jobStateWord } from '../models/words';
+import { age } from '../models/words';
 import { IJob } from '../models/wire';
-import { IActions } from './actions';
+import { IActions, ISectionBodyProps } from './actions';
 import { LinkButton } from './Button';
 import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
 
-export function JobsSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
-  const { model, actions, trans } = props;
+export function JobsSection({ model, actions, trans }: ISectionBodyProps): React.JSX.Element {
   useModel(model, 'cluster', 'link');
   const jobs = model.cluster ? listed(model.cluster) : [];
   return (
@@ -34,7 +32,7 @@ function Job(props: { job: IJob; usable: boolean; actions: IActions; trans: ITra
     <li data-job={job.name}>
       <div className="pw-head">
         <b>{job.name}</b>
-        <Toned tone={JOB_TONES[job.state] ?? 'none'}>{jobStateWord(trans, job.state)}</Toned>
+        <Toned tone={job.tone}>{job.state}</Toned>
       </div>
       <div className="pw-muted">
         {[job.kind, age(trans, job.created, now), job.queue && trans.__('queue %1', job.queue), job.message]
@@ -49,34 +47,22 @@ function Job(props: { job: IJob; usable: boolean; actions: IActions; trans: ITra
 function Actions({ job, actions, trans }: { job: IJob; actions: IActions; trans: ITrans }): React.JSX.Element {
   const pause = pauseAction(job);
   const act = (action: JobAction) => () => actions.actOnJob(job, action);
+  const links: readonly (readonly [boolean, string, string, () => void])[] = [
+    [
+      canConnect(job),
+      trans.__('Connect'),
+      trans.__('Connect this notebook to job %1', job.name),
+      () => actions.connectJob(job)
+    ],
+    [true, trans.__('Details'), trans.__('Details of job %1', job.name), () => actions.showJob(job)],
+    [true, trans.__('Log'), trans.__('Log of job %1', job.name), () => actions.openJobLog(job)],
+    [pause === 'suspend', trans.__('Suspend'), trans.__('Suspend job %1', job.name), act('suspend')],
+    [pause === 'resume', trans.__('Resume'), trans.__('Resume job %1', job.name), act('resume')],
+    [job.state !== 'Ending', trans.__('Delete'), trans.__('Delete job %1', job.name), act('delete')]
+  ];
   return (
     <div className="pw-links" role="group" aria-label={trans.__('Actions on job %1', job.name)}>
-      {canConnect(job) && (
-        <LinkButton
-          label={trans.__('Connect')}
-          name={trans.__('Connect this notebook to job %1', job.name)}
-          run={() => actions.connectJob(job)}
-        />
-      )}
-      <LinkButton
-        label={trans.__('Details')}
-        name={trans.__('Details of job %1', job.name)}
-        run={() => actions.showJob(job)}
-      />
-      <LinkButton
-        label={trans.__('Log')}
-        name={trans.__('Log of job %1', job.name)}
-        run={() => actions.openJobLog(job)}
-      />
-      {pause === 'suspend' && (
-        <LinkButton label={trans.__('Suspend')} name={trans.__('Suspend job %1', job.name)} run={act('suspend')} />
-      )}
-      {pause === 'resume' && (
-        <LinkButton label={trans.__('Resume')} name={trans.__('Resume job %1', job.name)} run={act('resume')} />
-      )}
-      {job.state !== 'Ending' && (
-        <LinkButton label={trans.__('Delete')} name={trans.__('Delete job %1', job.name)} run={act('delete')} />
-      )}
+      {links.map(([can, label, name, run]) => can && <LinkButton key={label} label={label} name={name} run={run} />)}
     </div>
   );
 }

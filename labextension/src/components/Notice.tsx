@@ -1,7 +1,7 @@
 /** A message for an empty or failed state: what is wrong, and what to do next. */
 import * as React from 'react';
 
-import { Tone } from '../models/words';
+import { Tone } from '../models/sessionrows';
 import { Button } from './Button';
 
 export interface INoticeProps {

@@ -1,42 +1,25 @@
 /** What concerns the whole panel: a problem with the connection, or the first steps of a new user. */
 import * as React from 'react';
 
-import { IFront, Link, Model } from '../models/model';
-import { ITrans } from '../models/trans';
-import { IActions } from './actions';
+import { Link } from '../models/model';
+import { ISectionBodyProps } from './actions';
 import { Button } from './Button';
 import { useModel, useModelValue } from './hooks';
 import { Notice } from './Notice';
 
-export function Notices(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
-  const { model, actions, trans } = props;
+export function Notices({ model, actions, trans }: ISectionBodyProps): React.JSX.Element {
   useModel(model, 'link', 'front', 'cluster');
   const nothingSetUp = useModelValue(model, each => each.nothingSetUp);
   return (
     <>
       <LinkState link={model.link} actions={actions} trans={trans} />
-      {nothingSetUp && (
-        <Welcome
-          front={model.front}
-          starting={model.embeddedStarts || model.connecting}
-          actions={actions}
-          trans={trans}
-        />
-      )}
+      {nothingSetUp && <Welcome model={model} actions={actions} trans={trans} />}
     </>
   );
 }
 
 /** The problem with the connection to the server; nothing while it works. */
-function LinkState({
-  link,
-  actions,
-  trans
-}: {
-  link: Link;
-  actions: IActions;
-  trans: ITrans;
-}): React.JSX.Element | null {
+function LinkState({ link, actions, trans }: Omit<ISectionBodyProps, 'model'> & { link: Link }): React.JSX.Element {
   const retry = { label: trans.__('Try again'), run: () => actions.retry() };
   switch (link.state) {
     case 'missing':
@@ -81,23 +64,13 @@ function LinkState({
         <Notice tone="wait" title={trans.__('The Jupyter server does not answer. Trying again…')} actions={[retry]} />
       );
     default:
-      return null;
+      return <></>;
   }
 }
 
 /** The panel of a first-time user: no kubeconfig, no embedded cluster, and nothing wrong. */
-function Welcome({
-  front,
-  starting,
-  actions,
-  trans
-}: {
-  front: IFront | null;
-  /** Whether the embedded cluster starts already. */
-  starting: boolean;
-  actions: IActions;
-  trans: ITrans;
-}): React.JSX.Element {
+function Welcome({ model, actions, trans }: ISectionBodyProps): React.JSX.Element {
+  const starting = model.embeddedStarts || model.connecting;
   return (
     <section className="pw-welcome" aria-label={trans.__('First steps')}>
       <h2>{trans.__('Put TPUs into a notebook')}</h2>
@@ -114,7 +87,7 @@ function Welcome({
           run={() => actions.startEmbedded()}
         />
         <Button label={trans.__('Open the quickstart')} run={() => actions.quickstart()} />
-        {front && <Button label={trans.__('Connect…')} disabled={starting} run={() => actions.connect()} />}
+        {model.front && <Button label={trans.__('Connect…')} disabled={starting} run={() => actions.connect()} />}
       </div>
       <p className="pw-muted">
         {trans.__(

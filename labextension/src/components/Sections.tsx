@@ -2,7 +2,7 @@
 import { caretDownIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Folding } from '../models/remembered';
+import { PanelView } from '../models/remembered';
 import { Model } from '../models/model';
 import { useModelValue } from './hooks';
 
@@ -17,11 +17,11 @@ export interface ISection {
 export interface ISectionsProps {
   readonly model: Model;
   readonly sections: readonly ISection[];
-  readonly folding: Folding;
+  readonly view: PanelView;
 }
 
-export function Sections({ model, sections, folding }: ISectionsProps): React.JSX.Element {
-  const { folded } = React.useSyncExternalStore(folding.subscribe, folding.value);
+export function Sections({ model, sections, view }: ISectionsProps): React.JSX.Element {
+  const folded = React.useSyncExternalStore(view.subscribe, () => view.value().folded);
   const shown = useModelValue(model, each =>
     each.usable ? sections.map(({ name, isFilled }) => (isFilled?.(each) === false ? '' : name)).join() : ''
   ).split(',');
@@ -30,12 +30,7 @@ export function Sections({ model, sections, folding }: ISectionsProps): React.JS
       {sections
         .filter(({ name }) => shown.includes(name))
         .map(section => (
-          <Section
-            key={section.name}
-            section={section}
-            isOpen={!folded.includes(section.name)}
-            toggle={folding.toggle}
-          />
+          <Section key={section.name} section={section} isOpen={!folded.includes(section.name)} toggle={view.toggle} />
         ))}
     </>
   );

@@ -4,16 +4,15 @@ import * as React from 'react';
 import { baseName } from '../models/holdings';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, healthWord, reclaimableWord, sentence, silenceSentence } from '../models/words';
+import { age, reclaimableWord, sentence, silenceSentence } from '../models/words';
 import { IProxy, IService } from '../models/wire';
-import { IActions } from './actions';
+import { IActions, ISectionBodyProps } from './actions';
 import { Button, LinkButton } from './Button';
 import { Rows } from './ClusterState';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
 
-export function ServicesSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
-  const { model, actions, trans } = props;
+export function ServicesSection({ model, actions, trans }: ISectionBodyProps): React.JSX.Element {
   useModel(model, 'cluster', 'sessions', 'front', 'link');
   const services = model.cluster?.rows('services') ?? [];
   const proxies = model.cluster?.rows('proxies') ?? [];
@@ -53,7 +52,7 @@ function Service(props: { service: IService; actions: IActions; trans: ITrans })
     <li>
       <div className="pw-head">
         <b>{service.name}</b>
-        <Toned tone={HEALTH_TONES[service.health]}>{healthWord(trans, service.health)}</Toned>
+        <Toned tone={service.tone}>{service.health}</Toned>
       </div>
       {service.reason && <div className="pw-muted">{sentence(service.reason)}</div>}
       {service.capacity.map(capacity => (
@@ -97,11 +96,7 @@ function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: I
     <li className={`pw-is-${owner}`} data-owner={owner}>
       <div className="pw-head">
         <b>{title}</b>
-        {proxy.reclaimable ? (
-          <Toned tone="wait">{reclaimableWord(trans)}</Toned>
-        ) : (
-          <Toned tone={HEALTH_TONES[proxy.health]}>{healthWord(trans, proxy.health)}</Toned>
-        )}
+        <Toned tone={proxy.tone}>{proxy.reclaimable ? reclaimableWord(trans) : proxy.health}</Toned>
       </div>
       <div className="pw-details">
         <span className="pw-muted">

@@ -3,33 +3,20 @@ import * as React from 'react';
 
 import { baseName } from '../models/holdings';
 import { freeSlices, noneFree, suggestion } from '../models/line';
-import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import {
-  age,
-  clock,
-  devicesWord,
-  instancesWord,
-  lostSlices,
-  savedSentence,
-  sentence,
-  sessionTone,
-  stateWord,
-  suspendsSentence
-} from '../models/words';
+import { age, clock } from '../models/words';
 import { ISession, SessionCommand } from '../models/sessionrows';
 import { acts, isOffered, verdictSentence } from '../models/sessions';
 import { isUnused } from '../models/unused';
 import { IService } from '../models/wire';
-import { IActions } from './actions';
+import { IActions, ISectionBodyProps } from './actions';
 import { Button } from './Button';
 import { DragLine } from './DragLine';
 import { useModel, useNow } from './hooks';
 import { Notice } from './Notice';
 import { Toned } from './Toned';
 
-export function SessionSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
-  const { model, actions, trans } = props;
+export function SessionSection({ model, actions, trans }: ISectionBodyProps): React.JSX.Element {
   useModel(model, 'sessions', 'front', 'cluster', 'link');
   const session = model.session;
   if (session) {
@@ -115,26 +102,26 @@ interface ISessionProps {
 function Session({ session, services, staleSince, actions, trans }: ISessionProps): React.JSX.Element {
   const now = useNow();
   const stale = staleSince !== null;
-  const lost = session.alive && !session.silent && session.state === 'degraded' ? lostSlices(trans, session) : [];
   const free = session.state === 'suspended' ? freeSlices(session, services) : null;
   const few = free && free.free < free.wanted ? free : null;
-  const resumes = few
-    ? [
-        { label: trans.__('Resume when free'), primary: true, run: () => actions.resume(session, { wait: true }) },
+  const resume = (label: string, how?: { wait?: boolean; slices?: number }, primary = false) => ({
+    label,
+    primary,
+    run: () => actions.resume(session, how)
+  });
+  const resumes = !few
+    ? [resume(trans.__('Resume'), undefined, true)]
+    : [
+        resume(trans.__('Resume when free'), { wait: true }, true),
         ...(few.free
-          ? [
-              {
-                label: trans._n('Resume on %1 slice', 'Resume on %1 slices', few.free),
-                run: () => actions.resume(session, { slices: few.free })
-              }
-            ]
+          ? [resume(trans._n('Resume on %1 slice', 'Resume on %1 slices', few.free), { slices: few.free })]
           : [])
-      ]
-    : [{ label: trans.__('Resume'), primary: true, run: () => actions.resume(session) }];
+      ];
+  const keep = { label: trans.__('Keep'), primary: session.suspends_at > 0, run: () => actions.keep(session) };
   return (
     <div className={`pw-session${stale ? ' pw-stale' : ''}`} data-state={session.state}>
       <p role="status">
-        <Toned tone={stale ? 'none' : sessionTone(session)}>{stateWord(trans, session)}</Toned>
+        <Toned tone={stale ? 'none' : session.tone}>{session.word}</Toned>
         <span className="pw-muted">
           {' '}
           {stale
@@ -143,52 +130,10 @@ function Session({ session, services, staleSince, actions, trans }: ISessionProp
         </span>
       </p>
       <Buttons session={session} actions={actions} trans={trans} />
-      {session.alive && session.silent && (
+      {!stale && session.advice && (
         <Notice
-          tone="fail"
-          title={trans.__('Its supervisor does not answer. Cells that use the TPUs wait for it.')}
-          hint={trans.__(
-            'If it was stopped, “kill -CONT %1” on the machine of the Jupyter server continues it. Restarting the kernel ends the session.',
-            session.pid
-          )}
-        />
-      )}
-      {lost.length > 0 && (
-        <Notice
-          tone="wait"
-          title={trans._n('%2 is down.', '%2 are down.', lost.length, sentence(lost.join(', ')))}
-          hint={trans.__(
-            'Arrays on it are lost; the other slices continue to work. It recovers when its worker is replaced.'
-          )}
-        />
-      )}
-      {session.alive && session.state === 'lost' && (
-        <Notice
-          tone="fail"
-          title={trans.__('The proxy is gone, and all arrays on its slices with it.')}
-          hint={trans.__('“Reconnect” gets a new proxy.')}
-        />
-      )}
-      {session.alive && !stale && session.suspends_at > 0 && (
-        <Notice
-          tone="wait"
-          title={suspendsSentence(trans, session.suspends_at, now)}
-          hint={trans.__('Nothing is computed. Its arrays are saved then, and its slices freed; any cell keeps them.')}
-          actions={[{ label: trans.__('Keep'), primary: true, run: () => actions.keep(session) }]}
-        />
-      )}
-      {!stale && isUnused(session) && !session.suspends_at && (
-        <Notice
-          tone="wait"
-          title={trans.__('Nothing was computed since %1.', clock(session.unused_since))}
-          hint={trans.__('“Suspend” saves its arrays and frees its slices.')}
-          actions={[{ label: trans.__('Keep'), run: () => actions.keep(session) }]}
-        />
-      )}
-      {session.alive && session.saved && (
-        <Notice
-          tone="wait"
-          title={savedSentence(trans, session.saved)}
+          tone={session.tone === 'ok' ? 'wait' : session.tone}
+          title={session.advice}
           hint={
             few
               ? trans._n(
@@ -197,44 +142,19 @@ function Session({ session, services, staleSince, actions, trans }: ISessionProp
                   few.free,
                   few.wanted
                 )
-              : trans.__(
-                  'After the cells that are running, “Resume” gets slices again and puts every array where it was.'
-                )
+              : undefined
           }
-          actions={acts(session, 'resume') ? resumes : []}
+          actions={session.saved && acts(session, 'resume') ? resumes : isUnused(session) ? [keep] : []}
         />
       )}
       <dl className="pw-facts">
-        <dt>{session.pathways_job ? trans.__('Job') : trans.__('Service')}</dt>
-        <dd>{session.pathways_job || session.service || '–'}</dd>
-        <dt>{trans.__('Slices')}</dt>
-        <dd>{(session.state !== 'suspended' && instancesWord(session.instances)) || '–'}</dd>
-        <dt>{trans.__('Devices')}</dt>
-        <dd>{devicesWord(trans, session)}</dd>
-        {session.round_trip > 0 && session.state !== 'suspended' && (
-          <>
-            <dt>{trans.__('Distance')}</dt>
-            <dd>{trans.__('%1 ms to the cluster', Math.max(1, Math.round(session.round_trip * 1000)))}</dd>
-          </>
-        )}
-        {session.saved && (
-          <>
-            <dt>{trans.__('Saved in')}</dt>
-            <dd>
-              <code>{session.saved.place}</code>
-            </dd>
-          </>
-        )}
-        <dt>{trans.__('Session')}</dt>
-        <dd>
-          <code>{session.id}</code>
-        </dd>
+        {session.facts.map(([name, value]) => (
+          <React.Fragment key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </React.Fragment>
+        ))}
       </dl>
-      {!session.alive && (
-        <p className="pw-muted">
-          {trans.__('Its supervisor has died. “Clean up stale proxies” in Services & proxies removes its proxy.')}
-        </p>
-      )}
     </div>
   );
 }

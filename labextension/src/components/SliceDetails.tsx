@@ -4,16 +4,7 @@ import * as React from 'react';
 
 import { IHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
-import {
-  age,
-  HEALTH_TONES,
-  healthWord,
-  holdingWord,
-  hostWords,
-  sentence,
-  silenceSentence,
-  sliceWord
-} from '../models/words';
+import { age, holdingWord, hostWords, sentence, silenceSentence, sliceWord } from '../models/words';
 import { IHost, ISlice } from '../models/wire';
 import { LinkButton } from './Button';
 import { Toned } from './Toned';
@@ -41,7 +32,7 @@ export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
     <section ref={box} className="pw-details-of" aria-label={trans.__('Details of %1', name)} data-details={slice.id}>
       <div className="pw-head">
         <h4>{name}</h4>
-        <Toned tone={HEALTH_TONES[slice.health]}>{sliceWord(trans, slice, holding)}</Toned>
+        <Toned tone={slice.tone}>{sliceWord(trans, slice, holding)}</Toned>
         <button type="button" className="pw-close" aria-label={trans.__('Close details')} onClick={close}>
           <closeIcon.react tag="span" width="14px" height="14px" />
         </button>
@@ -76,21 +67,25 @@ interface IHostProps extends Pick<ISliceDetailsProps, 'slice' | 'trans' | 'openL
   readonly index: number;
 }
 
-function Host({ slice, host, index, trans, openLog }: IHostProps): React.JSX.Element {
+function Host({ host, ...props }: IHostProps): React.JSX.Element {
+  const { trans, index } = props;
   return (
     <li>
       <div className="pw-head">
         <b>{trans.__('Host %1', index)}</b>
-        <Toned tone={HEALTH_TONES[host.health]}>{healthWord(trans, host.health)}</Toned>
-        {host.pod && (
-          <LinkButton
-            label={trans.__('Log')}
-            name={trans.__('Log of slice %1, host %2', slice.number, index)}
-            run={() => openLog(host.pod, `${slice.number}-${index}`)}
-          />
-        )}
+        <Toned tone={host.tone}>{host.health}</Toned>
+        {host.pod && <HostLog {...props} pod={host.pod} label={trans.__('Log')} />}
       </div>
       <span className="pw-muted">{hostWords(trans, host)}</span>
     </li>
   );
+}
+
+/** Opens the log of a host of a slice. */
+export function HostLog(
+  props: Omit<IHostProps, 'host'> & { readonly pod: string; readonly label: string }
+): React.JSX.Element {
+  const { slice, index, pod, label, trans, openLog } = props;
+  const name = trans.__('Log of slice %1, host %2', slice.number, index);
+  return <LinkButton label={label} name={name} run={() => openLog(pod, `${slice.number}-${index}`)} />;
 }

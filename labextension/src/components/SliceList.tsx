@@ -3,9 +3,10 @@ import * as React from 'react';
 
 import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, holderWord, sentence, silenceSentence, sliceWord } from '../models/words';
+import { age, holderWord, sentence, silenceSentence, sliceWord } from '../models/words';
 import { ISlice } from '../models/wire';
-import { LinkButton } from './Button';
+import { isSame } from './hooks';
+import { HostLog } from './SliceDetails';
 import { Toned } from './Toned';
 
 export interface ISliceListProps {
@@ -53,7 +54,7 @@ const Row = React.memo(
       <li className={`pw-is-${holding.owner}`} data-slice={slice.id} data-owner={holding.owner}>
         <div className="pw-head">
           <b>{sentence(sliceName(trans, slice.number, holding.index))}</b>
-          <Toned tone={HEALTH_TONES[slice.health]}>{sliceWord(trans, slice, holding)}</Toned>
+          <Toned tone={slice.tone}>{sliceWord(trans, slice, holding)}</Toned>
         </div>
         <div className="pw-details">
           <span className="pw-muted">{details.filter(Boolean).join(' · ')}</span>
@@ -63,38 +64,24 @@ const Row = React.memo(
     );
   },
   (one, other) =>
-    one.slice === other.slice &&
-    one.since === other.since &&
-    one.silence === other.silence &&
-    one.trans === other.trans &&
-    one.openLog === other.openLog &&
-    sameHolding(one.holding, other.holding)
+    isSame(one, other, 'slice', 'since', 'silence', 'trans', 'openLog') && sameHolding(one.holding, other.holding)
 );
 
 /** One link, or a fold of links for a slice with several hosts. */
-function Logs({
-  slice,
-  trans,
-  openLog
-}: { slice: ISlice; trans: ITrans } & Required<Pick<ISliceListProps, 'openLog'>>): React.JSX.Element | null {
+function Logs(props: Pick<IRowProps, 'slice' | 'trans'> & Required<Pick<IRowProps, 'openLog'>>) {
+  const { slice, trans } = props;
   const hosts = slice.hosts.map((host, index) => ({ pod: host.pod, index })).filter(host => host.pod);
-  const link = ({ pod, index }: { pod: string; index: number }, text: string) => (
-    <LinkButton
-      key={index}
-      label={text}
-      name={trans.__('Log of slice %1, host %2', slice.number, index)}
-      run={() => openLog(pod, `${slice.number}-${index}`)}
-    />
-  );
   if (hosts.length <= 1) {
-    return hosts.length ? link(hosts[0], trans.__('Log')) : null;
+    return hosts.length ? <HostLog {...props} {...hosts[0]} label={trans.__('Log')} /> : null;
   }
   return (
     <details className="pw-fold">
       <summary aria-label={trans.__('Logs of the hosts of slice %1', slice.number)}>
         {trans.__('Logs of %1 hosts', hosts.length)}
       </summary>
-      {hosts.map(host => link(host, trans.__('Host %1', host.index)))}
+      {hosts.map(host => (
+        <HostLog key={host.index} {...props} {...host} label={trans.__('Host %1', host.index)} />
+      ))}
     </details>
   );
 }

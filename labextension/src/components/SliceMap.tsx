@@ -19,6 +19,7 @@ import {
 import { ITrans } from '../models/trans';
 import { reclaimableWord, sliceSentence, slicesSentence } from '../models/words';
 import { Health, IHost, ISlice } from '../models/wire';
+import { isSame } from './hooks';
 
 /** Margin of the drawing, so that frames are not clipped at its edge. */
 const EDGE = 1;
@@ -164,13 +165,9 @@ const Band = React.memo(
     );
   },
   (one, other) =>
-    one.width === other.width &&
-    one.shape === other.shape &&
-    one.trans === other.trans &&
+    isSame(one, other, 'width', 'shape', 'trans', 'isFirst', 'isLast') &&
     one.active?.slice.id === other.active?.slice.id &&
     one.chosen?.slice.id === other.chosen?.slice.id &&
-    one.isFirst === other.isFirst &&
-    one.isLast === other.isLast &&
     one.band.top === other.band.top &&
     one.band.bottom === other.band.bottom &&
     one.band.places.length === other.band.places.length &&
@@ -179,7 +176,7 @@ const Band = React.memo(
 );
 
 function samePlace(one: IPlace, other: IPlace): boolean {
-  return one.x === other.x && one.y === other.y && looksLike(one.slice, other.slice);
+  return isSame(one, other, 'x', 'y') && looksLike(one.slice, other.slice);
 }
 
 function Outline({ place, shape, name }: { place: IPlace; shape: IShape; name: string }): React.JSX.Element {
@@ -225,11 +222,7 @@ const SlicePicture = React.memo(
     );
   },
   (one, other) =>
-    one.x === other.x &&
-    one.y === other.y &&
-    one.chosen === other.chosen &&
-    one.shape === other.shape &&
-    one.trans === other.trans &&
+    isSame(one, other, 'x', 'y', 'chosen', 'shape', 'trans') &&
     sameHolding(one.holding, other.holding) &&
     looksLike(one.slice, other.slice)
 );
@@ -262,11 +255,8 @@ function Hosts({ slice, look, shape }: { slice: ISlice; look: ChipLook; shape: I
 }
 
 /** The legend; only the shapes that are in the map, so that it fits on one line. */
-export function SliceLegend({
-  slices,
-  holdings,
-  trans
-}: Pick<ISliceMapProps, 'slices' | 'holdings' | 'trans'>): React.JSX.Element {
+export function SliceLegend(props: Pick<ISliceMapProps, 'slices' | 'holdings' | 'trans'>): React.JSX.Element {
+  const { slices, holdings, trans } = props;
   const health = new Set(slices.map(slice => slice.health));
   const held = slices.map(slice => holdings.of(slice));
   const owners = new Set(held.filter(holding => !holding.reclaimable).map(holding => holding.owner));
@@ -308,10 +298,9 @@ export function SliceLegend({
 
 function Swatch({ look }: { look: ChipLook }): React.JSX.Element {
   const shape: IShape = { chip: 9, gap: 0, space: 0, padding: 0, label: 0, margin: 0 };
-  const chip = { pod: '', node: '', health: 'ready' as const, chips: 1, reason: '' };
   return (
     <svg className="pw-swatch" width={11} height={11} viewBox="-1 -1 11 11" aria-hidden="true">
-      <path className={`pw-chips pw-${look}`} d={chipsPath(chip, 0, 0, shape, look)} />
+      <path className={`pw-chips pw-${look}`} d={chipsPath({ chips: 1 }, 0, 0, shape, look)} />
     </svg>
   );
 }

@@ -1,7 +1,7 @@
 /** The tools above the slices: map or list, and for many slices a filter and two sizes. */
 import * as React from 'react';
 
-import { ISliceView } from '../models/remembered';
+import { IPanelView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { LinkButton } from './Button';
 
@@ -13,8 +13,8 @@ export interface ISliceToolsProps {
   readonly shown: number;
   /** Whether there are so many slices that a filter and a size help. */
   readonly many: boolean;
-  readonly look: ISliceView;
-  readonly set: (some: Partial<ISliceView>) => void;
+  readonly look: IPanelView;
+  readonly set: (some: Partial<IPanelView>) => void;
   readonly trans: ITrans;
 }
 

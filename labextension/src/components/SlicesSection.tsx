@@ -4,13 +4,12 @@ import * as React from 'react';
 import { History } from '../models/history';
 import { Holdings } from '../models/holdings';
 import { IShape, MANY_SLICES, shapeOf } from '../models/layout';
-import { Model } from '../models/model';
 import { filtered } from '../models/slicefilter';
-import { SliceView } from '../models/remembered';
+import { PanelView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { slicesSentence } from '../models/words';
 import { ISlice } from '../models/wire';
-import { IActions } from './actions';
+import { IActions, ISectionBodyProps } from './actions';
 import { LinkButton } from './Button';
 import { ClusterState, Rows } from './ClusterState';
 import { useModel, useNow, useWidth } from './hooks';
@@ -20,15 +19,7 @@ import { SliceLegend, SliceMap } from './SliceMap';
 import { SliceList } from './SliceList';
 import { SliceTools } from './SliceTools';
 
-export interface ISlicesSectionProps {
-  readonly model: Model;
-  readonly actions: IActions;
-  readonly view: SliceView;
-  readonly history: History;
-  readonly trans: ITrans;
-}
-
-export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
+export function SlicesSection(props: ISectionBodyProps & { view: PanelView; history: History }): React.JSX.Element {
   const { model, actions, view, history, trans } = props;
   useModel(model, 'cluster', 'sessions', 'front', 'link');
   const now = useNow();

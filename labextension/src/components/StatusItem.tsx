@@ -4,7 +4,7 @@ import * as React from 'react';
 import { chipHours } from '../models/chiphours';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import { clock, instancesWord, sessionTone, stateWord } from '../models/words';
+import { clock, instancesWord } from '../models/words';
 import { useModel, useNow } from './hooks';
 import { Toned } from './Toned';
 
@@ -16,7 +16,7 @@ export function StatusItem(props: { model: Model; trans: ITrans; open: () => voi
   if (!session) {
     return null;
   }
-  const word = stateWord(trans, session);
+  const { word } = session;
   const since = model.linked ? null : model.staleSince;
   const hours = chipHours(session, model.events(session.id), since ?? now);
   const title = [
@@ -25,7 +25,7 @@ export function StatusItem(props: { model: Model; trans: ITrans; open: () => voi
   ];
   return (
     <button type="button" className="pw-status" title={title.filter(Boolean).join('\n')} onClick={open}>
-      <Toned tone={model.linked ? sessionTone(session) : 'none'}>
+      <Toned tone={model.linked ? session.tone : 'none'}>
         {since === null ? trans.__('TPU: %1', word) : trans.__('TPU: %1 at %2', word, clock(since))}
       </Toned>
     </button>

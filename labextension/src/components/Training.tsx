@@ -1,20 +1,10 @@
 /** An elastic training run: when it began, its slices and first metric over time, how well it uses its time; and the others. */
 import * as React from 'react';
 
-import {
-  curvePath,
-  goodputWords,
-  otherRuns,
-  PHASE_TONES,
-  phaseWord,
-  progressWords,
-  slicesPath,
-  slicesWords,
-  stepWords
-} from '../models/training';
+import { curvePath, goodputWords, otherRuns, progressWords, slicesPath, slicesWords } from '../models/training';
 import { ITrans } from '../models/trans';
 import { IElasticRun } from '../models/sessionrows';
-import { clock } from '../models/words';
+import { clock, sentence } from '../models/words';
 import { useNow } from './hooks';
 import { Toned } from './Toned';
 
@@ -32,7 +22,7 @@ export function Training({ run, trans }: { run: IElasticRun; trans: ITrans }): R
         <h3>
           {run.name || trans.__('Training')} <span className="pw-muted">{clock(run.begun)}</span>
         </h3>
-        <Toned tone={PHASE_TONES[run.phase]}>{phaseWord(trans, run.phase)}</Toned>
+        <Toned tone={run.tone}>{sentence(run.phase)}</Toned>
       </div>
       <p>{progressWords(trans, run)}</p>
       {slices && <Chart name={trans.__('Slices')} label={slicesWords(trans, run)} path={slices} />}
@@ -49,12 +39,10 @@ export function Training({ run, trans }: { run: IElasticRun; trans: ITrans }): R
               <li key={other.run}>
                 <div className="pw-head">
                   <b>{other.name || trans.__('Training')}</b>
-                  <Toned tone={PHASE_TONES[other.phase]}>{phaseWord(trans, other.phase)}</Toned>
+                  <Toned tone={other.tone}>{sentence(other.phase)}</Toned>
                 </div>
                 <span className="pw-muted">
-                  {[clock(other.begun), stepWords(trans, other), goodputWords(trans, other)]
-                    .filter(Boolean)
-                    .join(' · ')}
+                  {[clock(other.begun), other.progress, goodputWords(trans, other)].filter(Boolean).join(' · ')}
                 </span>
               </li>
             ))}

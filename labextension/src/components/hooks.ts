@@ -1,4 +1,4 @@
-/** React hooks for the model, the clock and element sizes. */
+/** React hooks for the model, the clock and element sizes; and what spares a component from rendering. */
 import * as React from 'react';
 
 import { pageClock } from '../models/clock';
@@ -64,4 +64,9 @@ export function useWidth(element: React.RefObject<HTMLElement>, first: number): 
     return () => observer.disconnect();
   }, [element]);
   return width;
+}
+
+/** Whether two values of props are the same, for a component that renders only when one of them changes. */
+export function isSame<T>(one: T, other: T, ...names: (keyof T)[]): boolean {
+  return names.every(name => one[name] === other[name]);
 }

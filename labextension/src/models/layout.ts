@@ -121,12 +121,12 @@ export function moved(key: string, at: number, columns: number, count: number): 
 }
 
 /** Return the columns and rows of chips on one host. */
-export function chipGrid(host: IHost): { columns: number; rows: number } {
+export function chipGrid(host: Pick<IHost, 'chips'>): { columns: number; rows: number } {
   const columns = Math.max(1, Math.ceil(Math.sqrt(Math.max(1, host.chips))));
   return { columns, rows: Math.max(1, Math.ceil(Math.max(1, host.chips) / columns)) };
 }
 
-export function hostSize(host: IHost, shape: IShape): { width: number; height: number } {
+export function hostSize(host: Pick<IHost, 'chips'>, shape: IShape): { width: number; height: number } {
   const { columns, rows } = chipGrid(host);
   return {
     width: columns * (shape.chip + shape.gap) - shape.gap,
@@ -164,7 +164,7 @@ export function sliceSize(slice: ISlice, shape: IShape): { width: number; height
 export type ChipLook = 'full' | 'ring' | 'hatched' | 'half' | 'hollow';
 
 /** Return a host's chips as one SVG path, to be filled with the even-odd rule. */
-export function chipsPath(host: IHost, x: number, y: number, shape: IShape, look: ChipLook): string {
+export function chipsPath(host: Pick<IHost, 'chips'>, x: number, y: number, shape: IShape, look: ChipLook): string {
   if (shape.chip < SMALLEST_CHIP) {
     const { width, height } = hostSize(host, shape);
     return chipPath(x, y, width, height, look);
@@ -193,7 +193,7 @@ function chipPath(x: number, y: number, width: number, height: number, look: Chi
 }
 
 /** Return a cross over a host, which marks it as down. */
-export function crossPath(host: IHost, x: number, y: number, shape: IShape): string {
+export function crossPath(host: Pick<IHost, 'chips'>, x: number, y: number, shape: IShape): string {
   const { width, height } = hostSize(host, shape);
   return `M${x} ${y}l${width} ${height}M${x + width} ${y}l${-width} ${height}`;
 }

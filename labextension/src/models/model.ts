@@ -49,7 +49,6 @@ export class Model {
   }
 
   link: Link = { state: 'connecting' };
-  user = '';
   sessions: readonly ISession[] = [];
   /** Whether the server has reported the sessions; before, an empty list means nothing. */
   sessionsKnown = false;
@@ -200,7 +199,6 @@ export class Model {
   apply(message: Message): void {
     switch (message.type) {
       case 'hello':
-        this.user = message.user;
         this.setLink(
           message.version === this.version
             ? { state: 'open' }

@@ -9,21 +9,28 @@ export interface IStore {
   save(id: string, value: ReadonlyPartialJSONObject): Promise<unknown>;
 }
 
-/** A value of the page that JupyterLab's state database remembers, for React's useSyncExternalStore. */
-class Remembered<T extends ReadonlyPartialJSONObject> {
-  /** @param restored Parses what was saved; what is missing or of the wrong type is as at first. */
-  constructor(
-    private readonly _store: IStore | null,
-    private readonly _key: string,
-    private readonly _first: T,
-    restored: (saved: unknown) => T
-  ) {
-    this._value = _first;
-    // Without an answer, the value is as at first.
-    _store?.fetch(_key).then(
+export type IPanelView = {
+  /** Names of the folded sections. */
+  readonly folded: readonly string[];
+  /** Whether slices are listed, instead of drawn as a map. */
+  readonly list: boolean;
+  readonly zoom: Zoom;
+  readonly filter: string;
+};
+
+/** What a researcher reads most is open. */
+const FIRST: IPanelView = { folded: ['services'], list: false, zoom: 'compact', filter: '' };
+
+const KEY = 'pathways-jupyter:panel';
+
+/** The user's view of the panel, for React's useSyncExternalStore. */
+export class PanelView {
+  constructor(private readonly _store: IStore | null) {
+    // Without an answer, it is as at first.
+    _store?.fetch(KEY).then(
       saved => {
         // The user may have been faster than the server.
-        if (this._value === this._first) {
+        if (this._value === FIRST) {
           this._value = restored(saved);
           this._listeners.forEach(listener => listener());
         }
@@ -32,7 +39,7 @@ class Remembered<T extends ReadonlyPartialJSONObject> {
     );
   }
 
-  readonly value = (): T => this._value;
+  readonly value = (): IPanelView => this._value;
 
   /** Call `listener` after each change; returns a function that unsubscribes. */
   readonly subscribe = (listener: () => void): (() => void) => {
@@ -40,57 +47,27 @@ class Remembered<T extends ReadonlyPartialJSONObject> {
     return () => void this._listeners.delete(listener);
   };
 
-  readonly set = (some: Partial<T>): void => {
+  readonly set = (some: Partial<IPanelView>): void => {
     this._value = { ...this._value, ...some };
     this._listeners.forEach(listener => listener());
-    void this._store?.save(this._key, this._value);
+    void this._store?.save(KEY, this._value);
   };
 
-  private _value: T;
+  /** Fold a section, or unfold it. */
+  readonly toggle = (name: string): void => {
+    const { folded } = this._value;
+    this.set({ folded: folded.includes(name) ? folded.filter(each => each !== name) : [...folded, name] });
+  };
+
+  private _value = FIRST;
   private readonly _listeners = new Set<() => void>();
 }
 
-export type IFolding = {
-  /** Names of the folded sections. */
-  readonly folded: readonly string[];
-};
-
-/** What a researcher reads most is open. */
-const FIRST: IFolding = { folded: ['services'] };
-
-/** Which sections of the panel the user has folded. */
-export class Folding extends Remembered<IFolding> {
-  constructor(store: IStore | null) {
-    super(store, 'pathways-jupyter:sections', FIRST, foldingOf);
-  }
-
-  readonly toggle = (name: string): void => {
-    const { folded } = this.value();
-    this.set({ folded: folded.includes(name) ? folded.filter(each => each !== name) : [...folded, name] });
-  };
-}
-
-function foldingOf(saved: unknown): IFolding {
-  const { folded } = (saved ?? {}) as Partial<Record<keyof IFolding, unknown>>;
-  return Array.isArray(folded) ? { folded: folded.map(String) } : FIRST;
-}
-
-export type ISliceView = {
-  readonly list: boolean;
-  readonly zoom: Zoom;
-  readonly filter: string;
-};
-
-/** How the user looks at the slices: map or list, size and filter. */
-export class SliceView extends Remembered<ISliceView> {
-  constructor(store: IStore | null) {
-    super(store, 'pathways-jupyter:slices', { list: false, zoom: 'compact', filter: '' }, sliceViewOf);
-  }
-}
-
-function sliceViewOf(saved: unknown): ISliceView {
-  const { list, zoom, filter } = (saved ?? {}) as Partial<Record<keyof ISliceView, unknown>>;
+/** Parse what was saved; what is missing or of the wrong type is as at first. */
+function restored(saved: unknown): IPanelView {
+  const { folded, list, zoom, filter } = (saved ?? {}) as Partial<Record<keyof IPanelView, unknown>>;
   return {
+    folded: Array.isArray(folded) ? folded.map(String) : FIRST.folded,
     list: list === true,
     zoom: zoom === 'chips' ? 'chips' : 'compact',
     filter: typeof filter === 'string' ? filter : ''

@@ -1,6 +1,9 @@
 /** A session as the server extension sends it. The Python side is server/sessionwatch.py: change both. */
 import { IScope } from './scope';
 
+/** The color and the mark beside a word; never the only sign of a state. The server chooses it for each row and event. */
+export type Tone = 'ok' | 'wait' | 'warn' | 'fail' | 'none';
+
 /** The state of a session; the same words as Python's `SessionState`. */
 export type SessionState =
   | 'starting'
@@ -21,14 +24,33 @@ export type SessionState =
   | 'closed'
   | 'failed';
 
+/** The kind of an event; the same words as Python's `EventKind`. An elastic run itself comes in a message of its own. */
+export type EventKind =
+  | 'stage'
+  | 'state'
+  | 'slice-placed'
+  | 'slice-down'
+  | 'slice-healed'
+  | 'proxy-lost'
+  | 'supervisor-lost'
+  | 'arrays-lost'
+  | 'unused'
+  | 'not-suspended'
+  | 'warning'
+  | 'elastic';
+
 /** An event of a session. */
 export interface IEvent {
-  readonly kind: string;
+  readonly kind: EventKind;
   readonly message: string;
+  readonly tone: Tone;
   /** Seconds since the epoch. */
   readonly at: number;
   readonly data: { readonly [key: string]: unknown };
 }
+
+/** The phase of an elastic training run. */
+export type Phase = 'training' | 'recovering' | 'waiting' | 'done' | 'stopped';
 
 /** A run in the list of a session's elastic training runs. */
 export interface IRunSummary {
@@ -36,14 +58,13 @@ export interface IRunSummary {
   readonly run: string;
   /** The name of its training function; empty if unknown. */
   readonly name: string;
-  readonly phase: 'training' | 'recovering' | 'waiting' | 'done' | 'stopped';
+  readonly phase: Phase;
+  readonly tone: Tone;
+  /** How far it is, in words; empty for a loop of one's own that does not note its steps. */
+  readonly progress: string;
   /** Seconds since the epoch. */
   readonly begun: number;
   readonly ended: number | null;
-  /** Number of complete steps. */
-  readonly step: number;
-  /** Number of steps that it is to do; null if unknown. */
-  readonly steps: number | null;
   /** Share of the time that went into productive steps, from 0 to 1. */
   readonly goodput: number;
   /** Number of losses that it has noticed. */
@@ -62,8 +83,6 @@ export interface IElasticRun extends IRunSummary {
   readonly metrics: { readonly [name: string]: number | null };
   /** The first metric over the steps: pairs of step and value. */
   readonly curve: { readonly metric: string; readonly points: readonly (readonly [number, number | null])[] };
-  /** Seconds by category, in the words of ml-goodput-measurement; STEP is the productive one. */
-  readonly seconds: { readonly [category: string]: number };
   /** The last runs of its kernel, oldest first, with this one; missing from an older version. */
   readonly runs?: readonly IRunSummary[];
 }
@@ -92,15 +111,6 @@ export interface ISaved extends IArrays {
   readonly at: number;
 }
 
-/** How far arrays are that are saved, or put back. */
-export interface ITransfer {
-  /** Bytes that are there. */
-  readonly done: number;
-  readonly total: number;
-  /** About how many seconds the rest takes; null while that is unknown. */
-  readonly left: number | null;
-}
-
 /** The commands of a session, as Python's `Command`. */
 export type SessionCommand =
   | 'connect'
@@ -115,10 +125,12 @@ export type SessionCommand =
   | 'run'
   | 'use';
 
+/** `asks`: it acts once the user has read what it costs. `waits`: what it needs comes by itself. */
+export type Does = 'does' | 'asks' | 'waits' | 'refuses';
+
 /** What a command does with a session as it is now; the table is pathways_jupyter/session/verdicts.py. */
 export interface IVerdict {
-  /** `asks`: it acts once the user has read what it costs. `waits`: what it needs comes by itself. */
-  readonly does: 'does' | 'asks' | 'waits' | 'refuses';
+  readonly does: Does;
   /** What there is, and what the command costs or why it does not act; empty where it just acts. */
   readonly sentence: string;
   /** What to do instead, or to keep what it costs; empty where there is nothing to do. */
@@ -129,6 +141,13 @@ export interface IVerdict {
 export interface ISession {
   readonly id: string;
   readonly state: SessionState;
+  readonly tone: Tone;
+  /** The state in words, with how much of its slices or arrays there is. */
+  readonly word: string;
+  /** What the state means, and what to do about it; empty where nothing is to be done. */
+  readonly advice: string;
+  /** What it has: names and values. */
+  readonly facts: readonly (readonly [string, string])[];
   /** Start of the present state, in seconds since the epoch; a connection outlasts slices that go down. */
   readonly state_since: number;
   readonly slices: readonly ISessionSlice[];
@@ -136,11 +155,8 @@ export interface ISession {
   readonly alive: boolean;
   /** Whether it runs and has not answered for some seconds, so that the state is the last known one. */
   readonly silent: boolean;
-  /** The process of its supervisor. */
-  readonly pid: number;
   readonly kernel_id: string;
   readonly notebook: string;
-  readonly user: string;
   readonly namespace: string;
   readonly service: string;
   /** The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own. */
@@ -148,13 +164,8 @@ export interface ISession {
   /** Slices held per instance type. */
   readonly instances: { readonly [type: string]: number };
   readonly devices: number;
-  readonly job: string;
   readonly pod: string;
-  /** Seconds to the cluster and back, as its supervisor has last measured it; 0 where that is not known now. */
-  readonly round_trip: number;
   readonly saved: ISaved | null;
-  /** While arrays are saved or put back. */
-  readonly transfer: ITransfer | null;
   /** What each command does with it now; none for a session that has ended. */
   readonly verdicts: { readonly [command in SessionCommand]?: IVerdict };
   /** Seconds without use after which it is suspended; 0 for never. */
@@ -163,6 +174,5 @@ export interface ISession {
   readonly unused_since: number;
   /** When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon. */
   readonly suspends_at: number;
-  readonly created: number;
   readonly scope: IScope;
 }

@@ -4,8 +4,8 @@
  */
 import { sliceName } from './holdings';
 import { ITrans } from './trans';
-import { age, clock, sentence, Tone } from './words';
-import { IEvent } from './sessionrows';
+import { age, clock, sentence } from './words';
+import { EventKind, IEvent, Tone } from './sessionrows';
 
 export interface IEntry {
   /** The event that is shown; the last one of a fold. */
@@ -19,57 +19,13 @@ export interface IEntry {
 }
 
 /** Kinds of events that are steps of connecting. */
-const STEPS: ReadonlySet<string> = new Set(['stage', 'slice-placed']);
-const TONES: { readonly [kind: string]: Tone } = {
-  'slice-placed': 'ok',
-  'slice-down': 'fail',
-  'slice-healed': 'ok',
-  'proxy-lost': 'fail',
-  'supervisor-lost': 'fail',
-  'arrays-lost': 'wait',
-  unused: 'wait',
-  'not-suspended': 'wait',
-  warning: 'wait'
-};
-/** Tones of events of an elastic training run, by `data.what`. */
-const ELASTIC_TONES: { readonly [what: string]: Tone } = {
-  'slice-up': 'ok',
-  detected: 'fail',
-  waiting: 'wait',
-  retry: 'wait',
-  note: 'wait',
-  injected: 'wait',
-  restored: 'wait',
-  resumed: 'ok',
-  grown: 'ok'
-};
+const STEPS: ReadonlySet<EventKind> = new Set(['stage', 'slice-placed']);
 /** States that a session enters because a slice goes down or recovers. */
 const CAUSED: ReadonlySet<unknown> = new Set(['degraded', 'connected']);
 /** States on the way to being connected, or resumed. */
 const CONNECTING: ReadonlySet<unknown> = new Set(['starting', 'waiting', 'resuming']);
 /** States after the loss of a proxy; suspended where all arrays were saved. */
 const WITHOUT_PROXY: ReadonlySet<unknown> = new Set(['lost', 'suspended']);
-const STATE_TONES: { readonly [state: string]: Tone } = {
-  connected: 'ok',
-  degraded: 'wait',
-  interrupted: 'wait',
-  lost: 'fail',
-  suspending: 'wait',
-  suspended: 'wait',
-  resuming: 'wait',
-  failed: 'fail'
-};
-
-export function eventTone(event: IEvent): Tone {
-  switch (event.kind) {
-    case 'state':
-      return STATE_TONES[String(event.data.state)] ?? 'none';
-    case 'elastic':
-      return ELASTIC_TONES[String(event.data.what)] ?? 'none';
-    default:
-      return TONES[event.kind] ?? 'none';
-  }
-}
 
 /** Return entries in the order in which they began. */
 export function entries(trans: ITrans, events: readonly IEvent[]): readonly IEntry[] {
@@ -82,7 +38,7 @@ function withConnecting(trans: ITrans, events: readonly IEvent[]): readonly IEnt
   const plain = (event: IEvent): IEntry => ({
     event,
     text: event.message,
-    tone: eventTone(event),
+    tone: event.tone,
     from: event.at,
     steps: []
   });

@@ -1,48 +1,17 @@
 /** An elastic training run in words and lines. */
 import { ITrans } from './trans';
-import { Tone } from './words';
 import { IElasticRun, IRunSummary } from './sessionrows';
-
-type Phase = IElasticRun['phase'];
-
-export const PHASE_TONES: { readonly [phase in Phase]: Tone } = {
-  training: 'ok',
-  recovering: 'fail',
-  waiting: 'wait',
-  done: 'ok',
-  stopped: 'none'
-};
-
-export function phaseWord(trans: ITrans, phase: Phase): string {
-  const words: { readonly [phase in Phase]: string } = {
-    training: trans.__('Training'),
-    recovering: trans.__('Recovering'),
-    waiting: trans.__('Waiting for slices'),
-    done: trans.__('Complete'),
-    stopped: trans.__('Stopped')
-  };
-  return words[phase];
-}
 
 /** The other runs of a run's kernel, newest first. */
 export function otherRuns(run: IElasticRun): readonly IRunSummary[] {
   return (run.runs ?? []).filter(each => each.run !== run.run).reverse();
 }
 
-/** "Step 120 of 500"; empty for a loop of one's own that does not note its steps. */
-export function stepWords(trans: ITrans, run: IRunSummary): string {
-  return run.steps !== null
-    ? trans.__('Step %1 of %2', run.step, run.steps)
-    : run.step
-      ? trans.__('Step %1', run.step)
-      : '';
-}
-
-/** "Step 120 of 500 · 2 of 3 slices · loss 0.125" */
+/** "120 of 500 steps · 2 of 3 slices · loss 0.125" */
 export function progressWords(trans: ITrans, run: IElasticRun): string {
   const value = run.metrics[run.curve.metric];
   return [
-    stepWords(trans, run),
+    run.progress,
     // Before its first step it has not used any slice, as if it had lost them all.
     run.changes.length ? trans.__('%1 of %2 slices', run.slices, run.total) : trans.__('no step is complete yet'),
     typeof value === 'number' && `${run.curve.metric} ${Number(value.toPrecision(4))}`

@@ -1,9 +1,7 @@
 /** Asks about sessions in which nothing was computed for long, as their supervisors report: once, until they are used. */
 import { Model } from './model';
-import { ITrans } from './trans';
 import { ISession } from './sessionrows';
-import { isConnected, sessionName, slicesOf } from './sessions';
-import { clock } from './words';
+import { isConnected, sessionName } from './sessions';
 
 /** Asks the user whether to suspend, keep or disconnect a session. */
 export interface IUnusedAsker {
@@ -15,8 +13,7 @@ export interface IUnusedAsker {
 export class UnusedSessions {
   constructor(
     private readonly _model: Model,
-    private readonly _asker: IUnusedAsker,
-    private readonly _trans: ITrans
+    private readonly _asker: IUnusedAsker
   ) {
     _model.changed.connect((_, facet) => (facet === 'sessions' || facet === 'link') && this._check());
   }
@@ -43,7 +40,7 @@ export class UnusedSessions {
     }
     for (const [id, session] of unused) {
       if (!this._asked.has(id)) {
-        const notification = this._asker.ask(unusedSentence(this._trans, session), session);
+        const notification = this._asker.ask(`${sessionName(session)}: ${session.advice}`, session);
         this._asked.set(id, { since: session.unused_since, notification });
       }
     }
@@ -57,22 +54,4 @@ export class UnusedSessions {
 /** Whether nothing was computed in a session for long, though it has slices. */
 export function isUnused(session: ISession): boolean {
   return session.alive && !session.silent && isConnected(session) && session.unused_since > 0;
-}
-
-function unusedSentence(trans: ITrans, session: ISession): string {
-  const name = sessionName(session);
-  if (session.suspends_at > 0) {
-    return trans.__(
-      '%1: nothing is computed. At %2 its arrays are saved and its slices freed.',
-      name,
-      clock(session.suspends_at)
-    );
-  }
-  return trans._n(
-    '%2: nothing was computed since %3. It holds %1 slice.',
-    '%2: nothing was computed since %3. It holds %1 slices.',
-    slicesOf(session),
-    name,
-    clock(session.unused_since)
-  );
 }

@@ -3,7 +3,7 @@
  * side is service/tables.py and server/updates.py: change both.
  */
 import { IScope } from './scope';
-import { IElasticRun, IEvent, ISession } from './sessionrows';
+import { IElasticRun, IEvent, ISession, Tone } from './sessionrows';
 
 /** A failure reported by the server: what failed, and what to do next. */
 export interface IProblem {
@@ -26,6 +26,7 @@ export interface IHost {
   readonly pod: string;
   readonly node: string;
   readonly health: Health;
+  readonly tone: Tone;
   readonly chips: number;
   /** Why it is not ready. */
   readonly reason: string;
@@ -60,6 +61,7 @@ export interface ISlice {
   readonly instance_type: string;
   /** `down` also while its holder has lost it, until the holder's proxy has it again. */
   readonly health: Health;
+  readonly tone: Tone;
   readonly availability: Availability;
   readonly hosts: readonly IHost[];
   /** What else there is to say of it. */
@@ -73,10 +75,10 @@ export interface IService {
   readonly id: string;
   readonly name: string;
   readonly namespace: string;
-  readonly address: string;
   readonly version: string;
   /** Ready when its resource manager and at least one slice are. */
   readonly health: Health;
+  readonly tone: Tone;
   /** Why it is not ready, as a clause. */
   readonly reason: string;
   readonly capacity: readonly ICapacity[];
@@ -96,23 +98,18 @@ export interface ICapacity {
 }
 
 /** A proxy of any user. */
-export interface IProxy {
+export interface IProxy extends Omit<IHolder, 'since'> {
   readonly id: string;
-  readonly session: string;
-  readonly user: string;
   readonly service: string;
-  readonly notebook: string;
   readonly health: Health;
+  readonly tone: Tone;
   readonly slices: readonly string[];
   readonly created: number;
   /** When the cluster ends it at the latest, in seconds since the epoch; 0 if that is not known. */
   readonly until: number;
   /** Whether it waits for slices that others hold. */
   readonly waiting: boolean;
-  readonly mine: boolean;
   readonly pod: string;
-  /** Null unless its session is silent. */
-  readonly reclaimable: IReclaimable | null;
 }
 
 /** A PathwaysJob, a JobSet or a Job. */
@@ -122,6 +119,7 @@ export interface IJob {
   readonly name: string;
   readonly namespace: string;
   readonly state: string;
+  readonly tone: Tone;
   readonly message: string;
   readonly created: number;
   /** Whether it is a user's job: it can be suspended, resumed and deleted, and has a program with a log. */
@@ -153,20 +151,11 @@ export interface IJobEvent {
 
 /** All that is known about one job; the server's answer, not a row. */
 export interface IJobPicture {
-  readonly job: {
-    readonly name: string;
-    readonly namespace: string;
-    readonly state: string;
+  readonly job: Pick<IJob, 'name' | 'state' | 'tone' | 'kind' | 'queue'> & {
     readonly reason: string;
     readonly restarts: number;
     readonly instance_type: string;
     readonly slices: number;
-    /** Whether a notebook can attach to its proxy. */
-    readonly headless: boolean;
-    readonly kind: string;
-    readonly created: number;
-    /** The queue of Kueue's that it is in; empty for none. */
-    readonly queue: string;
   };
   readonly pods: readonly IJobPod[];
   readonly events: readonly IJobEvent[];
@@ -205,7 +194,7 @@ export type Message =
   | { readonly type: 'beat' }
   /** In place of a message that the server could not write as JSON, or this page could not read. */
   | { readonly type: 'unreadable' }
-  | { readonly type: 'hello'; readonly version: string; readonly user: string }
+  | { readonly type: 'hello'; readonly version: string }
   | {
       readonly type: 'sessions';
       readonly sessions: readonly ISession[];

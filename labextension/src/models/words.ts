@@ -2,52 +2,8 @@
 import { TICK_SECONDS } from './clock';
 import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
-import { IArrays, ISaved, ISession, ITransfer, SessionState } from './sessionrows';
-import { mayHaveArrays } from './sessions';
-import { Availability, Health, IHost, IReclaimable, ISlice } from './wire';
-
-/** The color and the mark beside a word; never the only sign of a state. */
-export type Tone = 'ok' | 'wait' | 'fail' | 'none';
-
-export const TONES: { readonly [state in SessionState]: Tone } = {
-  starting: 'wait',
-  waiting: 'wait',
-  connected: 'ok',
-  degraded: 'wait',
-  interrupted: 'wait',
-  lost: 'fail',
-  suspending: 'wait',
-  suspended: 'wait',
-  resuming: 'wait',
-  closing: 'wait',
-  closed: 'none',
-  failed: 'fail'
-};
-
-export const HEALTH_TONES: { readonly [health in Health]: Tone } = { ready: 'ok', starting: 'wait', down: 'fail' };
-
-/** The reason of a host without a pod, of a service that has started. */
-const NO_POD = 'no pod';
-
-export const JOB_TONES: { readonly [state: string]: Tone } = {
-  Running: 'ok',
-  Completed: 'ok',
-  Pending: 'wait',
-  Suspended: 'wait',
-  Failed: 'fail'
-};
-
-export function jobStateWord(trans: ITrans, state: string): string {
-  const words: { readonly [state: string]: string } = {
-    Running: trans.__('Running'),
-    Completed: trans.__('Completed'),
-    Pending: trans.__('Pending'),
-    Suspended: trans.__('Suspended'),
-    Failed: trans.__('Failed'),
-    Ending: trans.__('Ending')
-  };
-  return words[state] ?? state;
-}
+import { IArrays, ISession } from './sessionrows';
+import { IHost, IReclaimable, ISlice } from './wire';
 
 /** Return why the notebook in front cannot be connected now, and what to do; null if it can. */
 export function refusal(
@@ -65,27 +21,10 @@ export function refusal(
   return message ? { message, hint } : null;
 }
 
-/** "reason · pod · node"; the server's reason for a missing pod says the same as its missing name. */
+/** "reason · pod · node"; that there is no pod may be the reason, and is said once. */
 export function hostWords(trans: ITrans, host: IHost): string {
-  const reason = host.pod || host.reason !== NO_POD ? host.reason : '';
-  return [reason, host.pod || trans.__('no pod'), host.node].filter(Boolean).join(' · ');
-}
-
-/** Say how many arrays of a suspended session were saved, and when. */
-export function savedSentence(trans: ITrans, saved: ISaved): string {
-  return trans._n(
-    '%1 array (%2) was saved at %3.',
-    '%1 arrays (%2) were saved at %3.',
-    saved.count,
-    size(saved.bytes),
-    clock(saved.at)
-  );
-}
-
-/** Say when a session is suspended, in whole minutes so that a screen reader is not interrupted all the time. */
-export function suspendsSentence(trans: ITrans, at: number, now: number): string {
-  const minutes = Math.floor((at - now) / 60);
-  return minutes > 0 ? trans.__('Suspends in %1 min.', minutes) : trans.__('Suspends in less than a minute.');
+  const words = new Set([host.reason, host.pod || trans.__('no pod'), host.node]);
+  return [...words].filter(Boolean).join(' · ');
 }
 
 /** Say what happens to the cell that runs in a session's notebook when its proxy goes. */
@@ -121,83 +60,12 @@ export function size(bytes: number): string {
   return `${(bytes / 1000 ** power).toFixed(power ? 1 : 0)}\u00a0${units[power]}`;
 }
 
-/** Return the tone of a session's state. One whose supervisor is gone or silent, or with all slices down, is a failure. */
-export function sessionTone(session: ISession): Tone {
-  const useless = session.state === 'degraded' && !session.slices.some(each => each.up);
-  return session.alive && !session.silent && !useless ? TONES[session.state] : 'fail';
-}
-
-export function stateWord(trans: ITrans, session: ISession): string {
-  if (!session.alive) {
-    return trans.__('Abandoned');
-  }
-  if (session.silent) {
-    return trans.__('Not answering');
-  }
-  const up = session.slices.filter(each => each.up).length;
-  const words: { [state in SessionState]: string } = {
-    // The first part of resuming is a new proxy.
-    starting: session.saved ? trans.__('Resuming') : trans.__('Connecting'),
-    waiting: trans.__('Waiting for slices'),
-    connected: trans.__('Connected'),
-    degraded: trans.__('Connected, %1 of %2 slices', up, session.slices.length),
-    interrupted: trans.__('Interrupted, arrays are kept'),
-    lost: trans.__('Proxy lost'),
-    suspending: withTransfer(trans, trans.__('Suspending'), session.transfer),
-    suspended: trans.__('Suspended, arrays are saved'),
-    resuming: withTransfer(trans, trans.__('Resuming'), session.transfer),
-    closing: trans.__('Disconnecting'),
-    closed: trans.__('Disconnected'),
-    failed: trans.__('Failed')
-  };
-  return words[session.state];
-}
-
-/** Add how far the arrays are: “Resuming, 1.2 GB of 4.0 GB, about 12 s left”. */
-function withTransfer(trans: ITrans, word: string, transfer: ITransfer | null): string {
-  if (!transfer) {
-    return word;
-  }
-  const [done, total] = [size(transfer.done), size(transfer.total)];
-  return transfer.left === null
-    ? trans.__('%1, %2 of %3', word, done, total)
-    : trans.__('%1, %2 of %3, about %4 left', word, done, total, age(trans, 0, Math.max(TICK_SECONDS, transfer.left)));
-}
-
-export function healthWord(trans: ITrans, health: Health): string {
-  return { ready: trans.__('ready'), starting: trans.__('starting'), down: trans.__('down') }[health];
-}
-
-/** Devices available to the notebook: "8", "4 of 8" while a slice is down, or a dash without a proxy. */
-export function devicesWord(trans: ITrans, session: ISession): string {
-  if (!session.alive || session.silent || !mayHaveArrays(session)) {
-    return '–';
-  }
-  const up = session.slices.filter(each => each.up).length;
-  // All slices of a service have the same type, so each has the same number of devices.
-  return up === session.slices.length
-    ? String(session.devices)
-    : trans.__('%1 of %2', (session.devices * up) / session.slices.length, session.devices);
-}
-
-/** Return the names of a session's slices that are down. */
-export function lostSlices(trans: ITrans, session: ISession): readonly string[] {
-  return session.slices.filter(each => !each.up).map(each => sliceName(trans, each.number, each.index));
-}
-
 /** What one can do with a slice, in the word that the notebook has for it too. */
 export function sliceWord(trans: ITrans, slice: ISlice, holding: IHolding): string {
   if (slice.availability === 'in use') {
     return holding.owner === 'this' ? ownerWord(trans, holding) : trans.__('in use by %1', ownerWord(trans, holding));
   }
-  const words: { readonly [word in Exclude<Availability, 'in use'>]: string } = {
-    free: trans.__('free'),
-    reclaimable: reclaimableWord(trans),
-    ready: trans.__('ready'),
-    starting: trans.__('starting'),
-    down: trans.__('down')
-  };
-  return words[slice.availability];
+  return slice.availability;
 }
 
 /** What the word does not say: who holds a slice that cannot be used, or is kept; empty if there is no more to say. */

@@ -4,7 +4,7 @@ import { IRunningSessionManagers, IRunningSessions } from '@jupyterlab/running';
 import { Signal } from '@lumino/signaling';
 
 import { sessionName } from '../models/sessions';
-import { instancesWord, stateWord } from '../models/words';
+import { instancesWord } from '../models/words';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways } from '../tokens';
 
@@ -28,7 +28,7 @@ export const running: JupyterFrontEndPlugin<void> = {
           icon: () => pathwaysIcon,
           label: () => sessionName(session),
           labelTitle: () => trans.__('Session %1: %2', session.id, instancesWord(session.instances)),
-          detail: () => stateWord(trans, session),
+          detail: () => session.word,
           open: () => void app.commands.execute(CommandIDs.showPanel),
           shutdown: () => end(session.id)
         })),

@@ -9,11 +9,10 @@ import {
   refreshIcon,
   settingsIcon
 } from '@jupyterlab/ui-components';
-import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
-import { IActions } from '../components/actions';
+import { actionsOf, ISectionBodyProps } from '../components/actions';
 import { EventsSection } from '../components/EventsSection';
 import { JobsSection } from '../components/JobsSection';
 import { Notices } from '../components/Notices';
@@ -23,8 +22,7 @@ import { SessionSection } from '../components/SessionSection';
 import { SlicesSection } from '../components/SlicesSection';
 import { History } from '../models/history';
 import { listed } from '../models/joblist';
-import { Model } from '../models/model';
-import { Folding, SliceView } from '../models/remembered';
+import { PanelView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways, PANEL_ID, WITHOUT_ARGS } from '../tokens';
@@ -38,25 +36,8 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
   optional: [ILayoutRestorer, IStateDB],
   activate: (app: JupyterFrontEnd, pathways: IPathways, restorer: ILayoutRestorer | null, state: IStateDB | null) => {
     const { model, trans } = pathways;
-    const run = (command: string, args: ReadonlyPartialJSONObject = {}) => void app.commands.execute(command, args);
-    const actions: IActions = {
-      connect: wait => run(CommandIDs.connect, { wait }),
-      disconnect: session => run(CommandIDs.disconnect, { session: session.id }),
-      reconnect: session => run(CommandIDs.reconnect, { session: session.id }),
-      suspend: session => run(CommandIDs.suspend, { session: session.id }),
-      resume: (session, how) => run(CommandIDs.resume, { session: session.id, ...how }),
-      keep: session => run(CommandIDs.keep, { session: session.id }),
-      profile: session => run(CommandIDs.profile, { session: session.id }),
-      openLog: (pod, title) => run(CommandIDs.openLog, { pod, title }),
-      showJob: job => run(CommandIDs.showJob, { job: job.name }),
-      openJobLog: job => run(CommandIDs.openLog, { job: job.name }),
-      connectJob: job => run(CommandIDs.connectJob, { job: job.name }),
-      actOnJob: (job, action) => run(JOB_COMMANDS[action], { job: job.name }),
-      startEmbedded: () => run(CommandIDs.startEmbedded),
-      sweep: () => run(CommandIDs.sweep),
-      quickstart: () => run(CommandIDs.quickstart),
-      retry: () => run(CommandIDs.retry)
-    };
+    const actions = actionsOf((command, args) => void app.commands.execute(command, args));
+    const view = new PanelView(state);
     const panel = new PathwaysPanel({
       label: trans.__('Pathways'),
       tools: toolbar(app, trans),
@@ -64,8 +45,8 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       sections: ReactWidget.create(
         React.createElement(Sections, {
           model,
-          sections: sections(model, actions, { view: new SliceView(state), history: new History(model) }, trans),
-          folding: new Folding(state)
+          sections: sections({ model, actions, trans }, { view, history: new History(model) }),
+          view
         })
       ),
       onLooking: looking => pathways.setLooking(looking)
@@ -84,19 +65,8 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
   }
 };
 
-const JOB_COMMANDS = {
-  suspend: CommandIDs.suspendJob,
-  resume: CommandIDs.resumeJob,
-  delete: CommandIDs.deleteJob
-} as const;
-
-function sections(
-  model: Model,
-  actions: IActions,
-  slices: { view: SliceView; history: History },
-  trans: ITrans
-): readonly ISection[] {
-  const common = { model, actions, trans };
+function sections(common: ISectionBodyProps, slices: { view: PanelView; history: History }): readonly ISection[] {
+  const { model, trans } = common;
   const section = (name: string, label: string, body: ISection['body'], isFilled?: ISection['isFilled']) => ({
     name,
     label,

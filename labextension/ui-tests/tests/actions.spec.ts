@@ -122,7 +122,7 @@ test('a lost proxy is reported, and reconnecting works from the notification and
   const lost = proxies();
   kubectl('delete', lost.trim(), '--wait=false');
   await expect(session).toHaveAttribute('data-state', 'lost');
-  await expect(session.getByRole('alert')).toContainText('The proxy is gone, and all arrays on its slices with it.');
+  await expect(session.getByRole('alert')).toContainText('Its arrays on TPUs are lost. “Reconnect” gets a new proxy');
   await page.locator('.Toastify__toast--error').getByRole('button', { name: 'Reconnect' }).click();
   await expect(session).toHaveAttribute('data-state', 'connected');
   // The incident is over, and its notification closed.

@@ -36,7 +36,7 @@ const WAYS: { readonly [way: string]: (page: IJupyterLabPageFixture, panel: Loca
     const texts = await said();
     // The first where the cell starts the cluster for longer than the panel needs to draw; a connect that takes less
     // than a second may be over before.
-    expect(texts).toMatch(/A cell connects Untitled\.ipynb…|Connecting|Connected in 0\./);
+    expect(texts).toMatch(/A cell connects Untitled\.ipynb…|Starting|Connected in 0\./);
     expect(texts).not.toContain('is not connected');
   },
   'the dialog': async (page, panel) => {
@@ -184,7 +184,7 @@ base.describe('What dies on this machine', () => {
       await start(page, SIGNAL('session.record.pid', 'STOP'));
       await expect(state).toContainText('Not answering');
       await expect(state.locator('.pw-tone')).toHaveClass(/pw-tone-fail/);
-      await expect(session.getByRole('alert')).toContainText('Its supervisor does not answer.');
+      await expect(session.getByRole('alert')).toContainText('which does not answer: cells wait for it.');
       expect(await faults(panel)).toEqual([]);
       await picture(page, 'life-silent');
       const [, pid] = /kill -CONT (\d+)/.exec((await session.getByRole('alert').textContent())!)!;

@@ -76,7 +76,7 @@ test('sections fold, leave their place to the others, and are as before after a 
   const title = (name: string) => panel.getByRole('button', { name, exact: true });
   const before = (await title('Services & proxies').boundingBox())!;
   const stored = page.waitForRequest(
-    request => request.method() === 'PUT' && /pathways-jupyter:sections/.test(request.postData() ?? ''),
+    request => request.method() === 'PUT' && /pathways-jupyter:panel/.test(request.postData() ?? ''),
     { timeout: 60_000 }
   );
   await title('Events').click();

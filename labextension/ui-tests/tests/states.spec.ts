@@ -33,11 +33,11 @@ for (const [theme, look] of VISITED) {
     await withoutWorker(1, async () => {
       const session = panel.locator('.pw-session');
       await expect(session).toHaveAttribute('data-state', 'degraded');
-      await expect(session.getByRole('status').first()).toContainText('Connected, 1 of 2 slices');
+      await expect(session.getByRole('status').first()).toContainText('Degraded, 1 of 2 slices');
       await expect(session).toContainText('Slice 1 is down.');
       await expect(session).toContainText('4 of 8');
-      await expect(page.locator('#jp-main-statusbar')).toContainText('TPU: Connected, 1 of 2 slices');
-      await expect(page.locator('#jp-main-statusbar .pw-tone')).toHaveClass(/pw-tone-wait/);
+      await expect(page.locator('#jp-main-statusbar')).toContainText('TPU: Degraded, 1 of 2 slices');
+      await expect(page.locator('#jp-main-statusbar .pw-tone')).toHaveClass(/pw-tone-warn/);
       // The slice is down and still belongs to this notebook, so it is not free.
       await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
       await expect(section(panel, 'slices')).toContainText('2 in this notebook, 0 free');

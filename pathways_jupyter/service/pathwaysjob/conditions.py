@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pathways_jupyter.base.tones import Tone
+
 PENDING, RUNNING, SUSPENDED, COMPLETED, FAILED = CONDITIONS = (
     "Pending",
     "Running",
@@ -16,6 +18,13 @@ PENDING, RUNNING, SUSPENDED, COMPLETED, FAILED = CONDITIONS = (
     "Completed",
     "Failed",
 )
+TONES: Mapping[str, Tone] = {
+    PENDING: Tone.WAIT,
+    RUNNING: Tone.OK,
+    SUSPENDED: Tone.WAIT,
+    COMPLETED: Tone.OK,
+    FAILED: Tone.FAIL,
+}
 FINAL = frozenset({COMPLETED, FAILED})
 """States that a job does not leave."""
 _SOURCES = (
