@@ -353,6 +353,37 @@ FRAGMENTS = (
         "kubelet has {:.0f} MB resident, {:.0f} of its own",
         (Value("Memory", _DAEMON, "resident"), Value("Memory", _DAEMON, "of its own")),
     ),
+    *(
+        Fragment(
+            "decisions/direct-path.md",
+            f"| {row} | {{:,.0f}} MB/s | {{:.0f}} MB/s |",
+            (_inside(measured, "direct"), _inside(measured, "with the tunnel")),
+        )
+        for row, measured in (("128 MB up", "up, 128 MB"), ("128 MB down", "down, 128 MB"))
+    ),
+    Fragment(
+        "decisions/direct-path.md",
+        "| a tiny operation | {:.2f} ms | {:.2f} ms |",
+        (_tiny("direct"), _tiny("with the tunnel")),
+    ),
+    Fragment(
+        "decisions/supervisor.md",
+        "| {:.0f} MB for a session | {:.0f} MB for its kernel",
+        (Value("Memory", "supervisor", "of its own"), Value("Memory", "kernel, with JAX", "of its own")),
+    ),
+    Fragment(
+        "decisions/supervisor.md",
+        "in advance | {:.0f} ms, of which {:.0f} ms are before",
+        tuple(Value("Connect", row, "in a notebook") for row in ("connect, in all", "of which before")),
+    ),
+    Fragment(
+        "decisions/supervisor.md",
+        "started then | {:.0f} ms, of which {:.0f} ms are before | {:,.0f} ms with",
+        (
+            *(Value("Connect", row, "in a script") for row in ("connect, in all", "of which before")),
+            Value("Connect", "connect, in all", "isc_pathways.connect"),
+        ),
+    ),
 )
 """All figures in prose that are from the benchmarks."""
 
