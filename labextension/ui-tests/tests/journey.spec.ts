@@ -21,7 +21,7 @@ test('a notebook connects through the dialog, sees a slice go down and recover, 
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel);
-  await expect(panel.locator('.pw-session')).toContainText('2 × tpuv6e:2x2');
+  await expect(panel.locator('.pw-session')).toContainText('2 slices of tpuv6e:2x2 (8 chips)');
   await expect(slice(panel, 0)).toHaveAttribute('data-owner', 'this');
   await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
   await expect(page.locator('.jp-CodeCell').first()).toContainText('%pathways connect --local');
