@@ -127,11 +127,10 @@ class Suspension:
         for _ in range(_LOOKS):
             self._write(notebook, report)
             written = self._arrays, self._described
-            live = self._live()
-            if not _others(live, self._arrays, on_devices.inner(live)):
+            if not self._has_others():
                 break
             self._look()
-            if not _others(self._arrays, written[0]):
+            if not {*map(id, self._arrays)} - {*map(id, written[0])}:
                 break
             self._agree(yes)
         else:
@@ -142,6 +141,12 @@ class Suspension:
                 )
         # What is in the save, and not what the last look found.
         self._arrays, self._described = written
+
+    def _has_others(self) -> bool:
+        """Return whether there are arrays besides those that are written, and their parts."""
+        # In a function of its own: its list would be one more holder of each.
+        live = self._live()
+        return bool({*map(id, live)} - {*map(id, self._arrays)} - on_devices.inner(live))
 
     def _agree(self, yes: bool | Collection[str]) -> None:
         left = self.unkept if yes is False else [] if yes is True else [each for each in self.unkept if each not in yes]
@@ -203,8 +208,3 @@ class Suspension:
             return
         with contextlib.suppress(PathwaysError):
             self._saves.delete(self.name)
-
-
-def _others(arrays: Sequence[Any], known: Sequence[Any], inner: Collection[int] = ()) -> bool:
-    """Return whether some of `arrays` are not `known`, nor among those with these ids."""
-    return not {id(each) for each in arrays} <= {*map(id, known), *inner}
