@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from pathways_jupyter.profile.summary import Summary
     from pathways_jupyter.saved.saves import Save, Saves
     from pathways_jupyter.saved.suspension import Suspension
-    from pathways_jupyter.session.kernel.attachment import Ended
     from pathways_jupyter.session.kernel.jax_switch import Switched
+    from pathways_jupyter.session.kernel.kernel_side import Ended
     from pathways_jupyter.session.kernel.session import Session
     from pathways_jupyter.session.kernel.trace import Trace
     from pathways_jupyter.session.kernel.user_arrays import NamedArray
@@ -93,7 +93,7 @@ __all__ = [
     "unload_ipython_extension",
 ]
 _TYPES = {
-    "Ended": "session.kernel.attachment",
+    "Ended": "session.kernel.kernel_side",
     "Event": "base.events",
     "EventKind": "base.events",
     "NamedArray": "session.kernel.user_arrays",

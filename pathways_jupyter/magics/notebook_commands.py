@@ -25,7 +25,7 @@ from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.progress import CONNECTING, RESUMING
 from pathways_jupyter.render.view import View, for_programs, said
 from pathways_jupyter.session import registry
-from pathways_jupyter.session.kernel import process, session
+from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, give_up
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.session.verdicts import Does, SessionCommand, SessionVerdict, verdict
@@ -110,7 +110,7 @@ def connect(connection: NotebookSession, values: Values, place: Place | None = N
 def reconnect(connection: NotebookSession, values: Values, place: Place | None = None) -> View | None:
     """Replace the proxy of this notebook's session, after a question if that costs arrays; `place` as for connect."""
     current = connection.need(SessionCommand.RECONNECT)
-    attempt = session.attempt_reconnect(current, process.variables())
+    attempt = current.attempt_reconnect(process.variables())
     if current.has_devices and not values.get("yes") and (lost := cost(current)):
         costs = current.verdict(SessionCommand.RECONNECT, arrays=f"its {lost}").sentence
         if not connection.screen.confirm(f"{costs} Reconnect?"):
@@ -150,15 +150,15 @@ def resume(connection: NotebookSession, values: Values, place: Place | None = No
         # Before this cell, since the sidebar has connected it again.
         return said(connection.resumed)
     current = connection.need(SessionCommand.RESUME)
-    config = session.to_resume(current, tpu=values.get("tpu"), wait=values.get("wait"))
-    if (unfit := current.misfits(config)) and not yes:
+    config = current.suspender.settings(current.config, tpu=values.get("tpu"), wait=values.get("wait"))
+    if (unfit := current.suspender.misfits(config)) and not yes:
         number = count(sum(config.instances.values()), "slice")
         question = f"These arrays cannot be on {number}, and stay saved: {'; '.join(unfit)}. Resume without them?"
         if not connection.screen.confirm(question):
             return said("Not resumed.")
         yes = True
     if not current.has_slices_of(config):
-        attempt = session.attempt_reconnect(current, {}, config)
+        attempt = current.attempt_reconnect({}, config)
         _renew(connection, current, attempt, dataclasses.replace(config, yes=config.yes or yes), place)
     return said(connection.restore(yes=yes))
 
@@ -172,7 +172,7 @@ def cost(current: Session | None) -> str:
 def disconnect(connection: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
     current = connection.need(SessionCommand.DISCONNECT)
-    saved_as = current.suspended_as
+    saved_as = current.suspender.save_name
     if (watched := sys.modules.get("pathways_jupyter.widgets.pictures")) is not None:
         watched.end_maps()
     try:

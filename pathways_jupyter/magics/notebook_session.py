@@ -113,8 +113,8 @@ class NotebookSession:
             again = (event for event in reversed(session.events()) if "generation" in event.data)
             self._notices.close(next(again, None) if session is self._watched else None)
         if self.screen.in_place:
-            session.suspend_by_itself(self._idle_seconds, self._suspend_soon)
-        session.on_transfer(self.draw)
+            session.suspender.on_request(self._idle_seconds, self._suspend_soon)
+        session.suspender.on_transfer = self.draw
         self._watched = session
         self._announced = session.event_count
         self._notices = Notices(session.follow(self._announced), self.screen, self.draw, lambda: self._cells)
@@ -201,7 +201,7 @@ class NotebookSession:
             suspension = session.suspend()
         except (PathwaysError, KeyboardInterrupt) as error:
             problem = f"{error} {worded(error.hint, Face.NOTEBOOK)}".strip() if isinstance(error, PathwaysError) else ""
-            session.report_not_suspended(problem or "It was interrupted.")
+            session.suspender.report_failure(problem or "It was interrupted.")
             self.notify([f"{why} The session is not suspended. {problem or 'It was interrupted.'}".strip()])
             return
         self.draw()
@@ -248,7 +248,7 @@ class NotebookSession:
         from pathways_jupyter.render.progress import RESUMING
 
         with reported(self.screen, RESUMING) as report:
-            suspension = self.need(SessionCommand.RESUME).restore(yes=yes, report=report)
+            suspension = self.need(SessionCommand.RESUME).suspender.restore(yes=yes, report=report)
         left = f" Not restored: {suspension.left}." if suspension.left else ""
         self.resumed = f"Resumed: {suspension} back in place.{left}"
         return self.resumed

@@ -101,7 +101,7 @@ def test_a_run_that_is_called_again_at_the_moment_of_a_loss_gets_a_new_proxy(ses
     """The connection is broken, and the session does not know it yet."""
     data, snapshots, state = Data(), elastic.Snapshots(), first_state()
     elastic.train_loop(step, state, data, steps=5, snapshots=snapshots)
-    link, since = session._attachment.link, session.event_count
+    link, since = session._side.link, session.event_count
     lose(session.record.pod)
     next(event for event in session.follow(since) if event.data.get("state") == "lost")
     with monkeypatch.context() as patch:

@@ -32,7 +32,6 @@ from pathways_jupyter.saved.heap import LOCALS_CAN_BE_SET
 from pathways_jupyter.saved.values import UnsavableError
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import process, spawn
-from pathways_jupyter.session.kernel import session as sessions
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -438,13 +437,13 @@ def test_suspending_and_resuming_are_states_with_how_far_it_is(session, monkeypa
 
     # The notebook's card is drawn then.
     shown = []
-    session.on_transfer(lambda: shown.append(session.record.transfer.done))
+    session.suspender.on_transfer = lambda: shown.append(session.record.transfer.done)
     since = session.event_count
     session.suspend(variables, report=look)
     assert set(seen) == {"suspending"}
     assert shown == sorted(shown)
     assert shown[-1] == 4 << 12
-    session.on_transfer(lambda: None)
+    session.suspender.on_transfer = lambda: None
     assert session.record.transfer is session.status().transfer is None
     suspended, seen[:] = session.record.since, []
     session.resume(report=look)
@@ -494,9 +493,9 @@ def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(sessi
     variables = {"x": x, "others": [jax.device_put(np.full(3, n), session.devices()[n]) for n in range(4)], "same": x}
     del x
     session.suspend(variables)
-    session._renew(session._attempt({}, sessions.to_resume(session)))
+    session._renew(session.attempt_reconnect({}, session.config))
     with pytest.raises(KeyboardInterrupt), sigint_at(60, holders) as tracer:
-        session.restore()
+        session.suspender.restore()
     assert tracer.raised == 1
     assert variables["x"] is variables["same"]
     assert not any(each.is_deleted() for each in (variables["x"], *variables["others"]))
@@ -592,7 +591,7 @@ def test_fewer_slices_reshard_what_fits_and_name_the_rest_before(session):
 def test_a_suspended_session_is_not_reconnected_without_its_arrays(session):
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
     session.suspend(variables)
-    for call in (session.reconnect, lambda: sessions.attempt_reconnect(session)):
+    for call in (session.reconnect, lambda: session.attempt_reconnect()):
         with pytest.raises(SessionError, match="is suspended since") as caught:
             call()
         assert "resume" in caught.value.hint

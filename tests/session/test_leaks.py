@@ -246,7 +246,7 @@ def sigterm_to_the_supervisor(kernel: Kernel, cluster: LocalCluster) -> float:
 def sigkill_to_the_supervisor(kernel: Kernel, cluster: LocalCluster) -> float:
     os.kill(registry.read(kernel.session).pid, signal.SIGKILL)
     moment = time.monotonic()
-    closed = f"assert s._attachment.link.close(patience={DEADLINE})"
+    closed = f"assert s._side.link.close(patience={DEADLINE})"
     kernel.ok(f"kinds = [event.kind for event in s.follow()]\nprint(kinds)\n{closed}")
     assert "supervisor-lost" in kernel.text
     return moment

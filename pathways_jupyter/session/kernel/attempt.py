@@ -18,8 +18,8 @@ from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
 from pathways_jupyter.base.text import absolute_path, count, without_infinity
 from pathways_jupyter.session import native_environment, protocol, registry
 from pathways_jupyter.session.kernel import jax_internals, process, spawn
-from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Variables, finish
 from pathways_jupyter.session.kernel.jax_switch import Switched
+from pathways_jupyter.session.kernel.kernel_side import CLEANUP_SECONDS, KernelSide, Variables, finish
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
@@ -52,8 +52,8 @@ class ConnectionAttempt(Generic[S]):
       config: What to connect to.
       variables: The user's variables, to report the arrays that the switch of devices affects.
       connected: Called when JAX has its devices; returns the session.
-      attachment: That of the session to reconnect; None for a first connect. A failure leaves that session as it was,
-        so that it can be tried again.
+      side: That of the session to reconnect; None for a first connect. A failure leaves that session as it was, so that
+        it can be tried again.
       revive: Called before the session is reconnected, when the block is entered.
 
     Attributes:
@@ -65,8 +65,8 @@ class ConnectionAttempt(Generic[S]):
         config: ConnectConfig,
         variables: Variables | None,
         *,
-        connected: Callable[[Attachment], S],
-        attachment: Attachment | None = None,
+        connected: Callable[[KernelSide], S],
+        side: KernelSide | None = None,
         revive: Revive | None = None,
     ) -> None:
         self.switched = Switched()
@@ -74,10 +74,10 @@ class ConnectionAttempt(Generic[S]):
         self._variables = variables
         self._connected = connected
         self._revive = revive
-        self._before = attachment
+        self._before = side
         # That of a first connect, once the switch of JAX begins, so that a failure in the middle is undone.
-        self._attachment: Attachment | None = None
-        # The connection to the supervisor that was asked for a proxy; not the attachment's own while a dead supervisor
+        self._side: KernelSide | None = None
+        # The connection to the supervisor that was asked for a proxy; not the side's own while a dead supervisor
         # is being replaced.
         self._link: SupervisorLink | None = None
         # The number of the request to the session's own supervisor for a new proxy.
@@ -146,12 +146,12 @@ class ConnectionAttempt(Generic[S]):
             record = SessionRecord.from_json(link.answer(request))
             yield _stage("Switching JAX to the proxy.", began)
             _complete_import()
-            attachment = before
-            if attachment is None:
-                attachment = self._attachment = Attachment(link)
-            self.switched = attachment.adopt(link, record, self._variables)
-            session = self._connected(attachment)
-            slices = attachment.switch.slices()
+            side = before
+            if side is None:
+                side = self._side = KernelSide(link, record)
+            self.switched = side.adopt(link, record, self._variables)
+            session = self._connected(side)
+            slices = side.switch.slices()
             devices = sum(map(len, slices.values()))
             yield _stage(f"JAX has {count(devices, 'device')} on {count(len(slices), 'slice')}.", began, done=True)
             # Before it counts as done: an Interrupt that was counted during the switch acts here.
@@ -192,8 +192,8 @@ class ConnectionAttempt(Generic[S]):
         if "jax" not in sys.modules and any(each.startswith("JAX_") for each in os.environ.keys() - _UNCHECKED):
             # Usually it is imported while the proxy starts. Here it may fail, and nothing is created for that.
             _complete_import()
-        attachment = self._before
-        if attachment is None:
+        side = self._before
+        if side is None:
             self._link = _lingering(self._config)
             if self._link is not None:
                 import_jax()
@@ -202,10 +202,10 @@ class ConnectionAttempt(Generic[S]):
                 # Its proxy was lost while there was no kernel, or is being replaced.
                 return self._link, self._link.ask(Method.RECONNECT), self._link.count
         else:
-            link = attachment.link
+            link = side.link
             if not link.ended:
                 self._link, since = link, link.count
-                if link.state.is_connected and not attachment.has_newest:
+                if link.state.is_connected and not side.has_newest:
                     self._request = link.ask(Method.STATUS)
                 else:
                     # They may be others than when it was connected.
@@ -243,8 +243,8 @@ class ConnectionAttempt(Generic[S]):
                 link.forget(self._request)
             return
         link.end_unless_begun()
-        if self._attachment is not None:
-            self._left = self._attachment.disconnect().left
+        if self._side is not None:
+            self._left = self._side.disconnect().left
         else:
             # JAX does not use its proxy yet. A session that was being reconnected keeps its dead supervisor, as before.
             self._left = finish(link)

@@ -25,7 +25,7 @@ from pathways_jupyter.base.events import LOSSES, Event, EventKind, SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import client, native_environment, protocol
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.attachment import finish
+from pathways_jupyter.session.kernel.kernel_side import finish
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.program.child import Child
 from pathways_jupyter.session.protocol import Method

@@ -13,7 +13,7 @@ from waits import wait_until
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.session import client, clusters
-from pathways_jupyter.session.kernel import attachment, attempt, jax_switch, session, supervisor_link
+from pathways_jupyter.session.kernel import attempt, jax_switch, kernel_side, session, supervisor_link
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -45,7 +45,7 @@ def test_an_interrupt_at_any_line_leaves_a_session_that_can_be_reconnected(confi
     for line in range(1, LINES, step):
         with (
             contextlib.suppress(KeyboardInterrupt),
-            sigint_at(line, session, attempt, attachment, jax_switch, supervisor_link) as tracer,
+            sigint_at(line, session, attempt, kernel_side, jax_switch, supervisor_link) as tracer,
         ):
             made.reconnect()
         assert session.current() is made
@@ -90,7 +90,7 @@ def test_a_reconnect_that_waits_for_slices_is_stopped_and_can_be_tried_again(con
     delete_pod(made)
     until(made, SessionState.LOST, since)
     holder = hold(1, wait=DEADLINE)
-    connecting = session.attempt_reconnect(made)
+    connecting = made.attempt_reconnect()
     for event in connecting:
         if event.data.get("state") == SessionState.WAITING:
             # What an Interrupt does.
@@ -112,7 +112,7 @@ def test_stopped_while_a_dead_supervisor_is_replaced_it_leaves_nothing_of_the_ne
     first, since = made.id, made.event_count
     os.kill(made.record.pid, signal.SIGKILL)
     until(made, SessionState.LOST, since)
-    connecting = session.attempt_reconnect(made)
+    connecting = made.attempt_reconnect()
     for event in connecting:
         if event.data.get("stage") == "create":
             connecting.cancel()

@@ -26,7 +26,7 @@ from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionErr
 from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, PROXY_CONTAINER, REPLICATED_JOB_LABEL
 from pathways_jupyter.session import client, protocol, registry
-from pathways_jupyter.session.kernel import attachment, device_puts, jax_switch, session
+from pathways_jupyter.session.kernel import device_puts, jax_switch, kernel_side, session
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -95,8 +95,8 @@ def test_a_block_disconnects_at_its_end_also_when_it_fails(config, gone):
 def test_a_block_warns_of_what_it_could_not_remove(config, gone, monkeypatch):
     with monkeypatch.context() as patch:
         made = session.connect(config(1))
-        finish = attachment.finish
-        patch.setattr(attachment, "finish", lambda link: finish(link) or "The proxy is still there.")
+        finish = kernel_side.finish
+        patch.setattr(kernel_side, "finish", lambda link: finish(link) or "The proxy is still there.")
         with pytest.warns(UserWarning, match=f"of session {made.id} could be removed: The proxy is still there"), made:
             pass
     gone(made.id)
@@ -133,7 +133,7 @@ def test_a_deleted_pod_is_reported_and_reconnecting_gives_a_new_proxy(connected,
     kubectl(cluster, "delete", "pod", pod, "--wait=false")
     assert EventKind.PROXY_LOST in until(connected, SessionState.LOST, since)
     lines = next(event.message for event in connected.events(since) if event.kind is EventKind.PROXY_LOST)
-    session.attempt_reconnect(connected)
+    connected.attempt_reconnect()
     assert connected.status().generation == 1, "an attempt that is not iterated asks for nothing"
     assert re.fullmatch(rf"Pod {pod} (was|is being) deleted\.", lines)
     switched = connected.reconnect(variables)
@@ -388,7 +388,7 @@ def test_what_the_sidebar_reconnects_is_taken_between_cells(connected):
     client.request(connected.record, Method.RECONNECT, patience=DEADLINE)
     variables = {"x": jax.device_put(1.0, jax.devices("cpu")[0])}
     # From before the request: the event may be here by the time of its answer.
-    assert any(connected._attachment.link.generation == 2 for _ in connected.follow(since))
+    assert any(connected._side.link.generation == 2 for _ in connected.follow(since))
     assert connected.settle(variables).unusable == ()
     assert jax.numpy.ones(4).sum() == 4
     assert connected.settle() is None
@@ -398,7 +398,7 @@ def test_while_the_sidebar_replaces_a_proxy_its_devices_take_nothing_and_its_arr
     """The cell that runs meanwhile would abort the kernel with what it puts there, and the next one too."""
     variables = {"x": jnp.ones(3)}
     connecting = Event(EventKind.STATE, "Connecting again.", data={"state": SessionState.STARTING})
-    connected._attachment.link._take(connecting)
+    connected._side.link._take(connecting)
     with pytest.raises(jax.errors.JaxRuntimeError, match="belongs to a proxy that is gone"):
         jax.device_put(np.ones(3), connected.devices()[0])
     assert [each.name for each in connected.settle(variables).unusable] == ["x"]
@@ -526,7 +526,7 @@ def test_a_child_of_the_kernel_does_not_keep_its_session_alive(config, gone):
     child = context.Process(target=release.wait)
     child.start()
     try:
-        made._attachment.link.close(patience=DEADLINE)
+        made._side.link.close(patience=DEADLINE)
         gone(made.id)
     finally:
         release.set()
@@ -538,9 +538,9 @@ def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config,
     monkeypatch.setenv("JPY_SESSION_NAME", "work/lingering.ipynb")
     settings = config(1, linger=DEADLINE)
     first = session.connect(settings)
-    first._attachment.forget({})
+    first._side.forget({})
     # What a kernel's end looks like to its supervisor.
-    first._attachment.link.close()
+    first._side.link.close()
     asyncio.run(event_with(first.record, "lingers"))
     session._current = None
     second = session.connect(settings)
@@ -554,8 +554,8 @@ def test_a_session_that_has_lost_its_proxy_while_it_lingered_gets_a_new_one(conf
     monkeypatch.setenv("JPY_SESSION_NAME", "work/lost.ipynb")
     settings = config(1, linger=DEADLINE)
     first = session.connect(settings)
-    first._attachment.forget({})
-    first._attachment.link.close()
+    first._side.forget({})
+    first._side.link.close()
     asyncio.run(event_with(first.record, "lingers"))
     kubectl(cluster, "delete", "pod", first.record.pod, "--wait=false")
     asyncio.run(event_with(first.record, "Its arrays are lost"))

@@ -135,13 +135,13 @@ def test_the_log_restores_again_once_no_program_of_the_proxy_is_left(config, hol
 # Without programs of the proxy the silence of the switch itself ends when JAX has been put back.
 REMOVES = """
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.session.kernel import attachment, silenced_logs
+from pathways_jupyter.session.kernel import kernel_side, silenced_logs
 from pathways_jupyter.session.kernel import session
-reasons, finish = [], attachment.finish
+reasons, finish = [], kernel_side.finish
 def finishing(link):
     reasons.append(silenced_logs._reasons)
     return finish(link)
-attachment.finish = finishing
+kernel_side.finish = finishing
 with session.connect({config!r}) as made:
     client = made.devices()[0].client
 assert reasons[0] > 0, reasons

@@ -15,7 +15,7 @@ def calls(connected):
         SessionCommand.CONNECT_OTHERWISE: [lambda: sessions.attempt_connect(connected.config)],
         SessionCommand.RECONNECT: [connected.reconnect],
         SessionCommand.SUSPEND: [connected.suspend, connected.suspension],
-        SessionCommand.RESUME: [connected.resume, connected.restore],
+        SessionCommand.RESUME: [connected.resume, connected.suspender.restore],
         SessionCommand.SAVE: [lambda: connected.save("name", {"x": 1})],
         SessionCommand.LOAD: [lambda: connected.load("name")],
         SessionCommand.RUN: [connected.profile, connected.environment],
@@ -25,7 +25,7 @@ def calls(connected):
 def test_each_call_and_magic_refuses_in_the_words_of_the_table(connected, calls, monkeypatch):
     refused = 0
     for state in SessionState:
-        monkeypatch.setattr(connected._attachment.link, "state", state)
+        monkeypatch.setattr(connected._side.link, "state", state)
         for command, each in calls.items():
             found = connected.verdict(command)
             # A new proxy that is being made is waited for, and so is an interrupted connection.

@@ -1,0 +1,168 @@
+"""Suspends and resumes a session: saves its arrays, removes its proxy, and restores them on the devices of a new one.
+
+The new proxy is made by :meth:`.Session.resume`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from pathways_jupyter.base.config import SETTINGS, ConnectConfig
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState, Transfer
+from pathways_jupyter.saved.arrays import Report
+from pathways_jupyter.saved.suspension import Suspension
+from pathways_jupyter.session import client
+from pathways_jupyter.session.kernel.kernel_side import KernelSide
+from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.verdicts import Does, SessionCommand, verdict
+
+
+class Suspender:
+    """Hands a session over to its bucket and back, with its supervisor.
+
+    Attributes:
+      present: The arrays that wait for :meth:`.Session.resume`; None while the session is not suspended.
+      on_transfer: Called on any thread when more of the arrays is written or read.
+    """
+
+    def __init__(self, side: KernelSide) -> None:
+        self._side = side
+        self.present: Suspension | None = None
+        self.on_transfer: Callable[[], object] = lambda: None
+
+    @property
+    def save_name(self) -> str:
+        """Name of the save with the arrays that wait; empty if there are none."""
+        return self.present.name if self.present is not None and self.present.count else ""
+
+    @property
+    def judged(self) -> SessionRecord:
+        """The record by which it is judged what a command does."""
+        record, suspension = self._side.record, self.present
+        if self._side.is_over:
+            return replace(record, state=SessionState.CLOSED)
+        if suspension is None or record.saved is not None or record.state is SessionState.CLOSED:
+            return record
+        # Saved, and the supervisor has died or does not know it yet, because this was interrupted.
+        saved = SavedArrays(suspension.count, suspension.nbytes, suspension.place, record.state_since)
+        state = SessionState.RESUMING if record.state.is_connected else SessionState.SUSPENDED
+        return replace(record, saved=saved, state=state)
+
+    def suspend(self, suspension: Suspension, *, yes: bool | Collection[str], report: Report | None) -> None:
+        """Save the arrays, then remove the proxy; the arguments are those of :meth:`.Session.suspend`."""
+        side = self._side
+        with self._transferring(report) as report:
+            suspension.save(yes=yes, notebook=side.record.notebook, report=report)
+            report("remove the proxy", "")
+            # Before the proxy is removed: an Interrupt from here on may leave either, and resume works after both.
+            self.present = suspension
+            count, nbytes, place = suspension.count, suspension.nbytes, suspension.place
+            answer = side.link.request(Method.SUSPEND, count=count, bytes=nbytes, place=place)
+        side.remember(answer)
+        side.empty({})
+
+    def misfits(self, config: ConnectConfig) -> list[str]:
+        """Return the arrays of a suspended session whose sharding does not fit the slices of `config`."""
+        return self.required().misfits(sum(config.instances.values()))
+
+    def restore(self, *, yes: bool = False, report: Report | None = None) -> Suspension:
+        """Put the arrays of a suspended session, which has a new proxy, where they were; as :meth:`.Session.resume`."""
+        suspension, side = self.required(), self._side
+        slices = list(side.switch.slices().values())
+        if not yes:
+            # Again: there may be fewer slices than were asked for.
+            suspension.require(len(slices))
+        with self._transferring(report) as report:
+            suspension.restore(slices, report)
+        self.present = None
+        # A supervisor that has just died is reported by what needs it; the arrays are back.
+        with contextlib.suppress(PathwaysError):
+            side.remember(side.link.request(Method.RESTORED))
+        suspension.forget()
+        return suspension
+
+    def settings(
+        self, config: ConnectConfig, *, tpu: str | Mapping[str, int] | None, wait: float | str | None
+    ) -> ConnectConfig:
+        """Return the settings with which :meth:`.Session.resume` reconnects; the arguments are as there.
+
+        Args:
+          config: Those that the session has.
+
+        Raises:
+          SessionError: The session is not suspended.
+          ConfigError: The slices are of another type.
+        """
+        self.required()
+        found = verdict(self.judged, SessionCommand.RESUME)
+        # One that gets a new proxy in another way is waited for, and not one that another thread resumes.
+        if found.does is Does.REFUSES or self._side.transfer is not None:
+            raise found.error()
+        changes: dict[str, Any] = {} if wait is None else {"wait": SETTINGS["wait"].check(wait, "wait")}
+        if tpu is not None:
+            changes["instances"] = SETTINGS["tpu"].check(tpu, "tpu")
+            if changes["instances"].keys() != config.instances.keys():
+                raise ConfigError(
+                    f"The arrays were on slices of {' and '.join(config.instances)}.",
+                    hint="Resume on the same type, and save variables that are to move to another one.",
+                )
+            changes["at_least"] = min(config.at_least, sum(changes["instances"].values()))
+        return replace(config, **changes)
+
+    def required(self) -> Suspension:
+        """Return the arrays that wait.
+
+        Raises:
+          SessionError: The session is not suspended.
+        """
+        if self.present is None:
+            raise verdict(self.judged, SessionCommand.RESUME).error()
+        return self.present
+
+    def on_request(self, idle: Callable[[], float], suspend: Callable[..., Any]) -> None:
+        """Let the supervisor suspend this session, as the setting ``suspend_after`` says.
+
+        Args:
+          idle: Returns for how many seconds no cell has run; 0 while one does. Called on another thread.
+          suspend: Has :meth:`.Session.suspend` called soon on the thread that runs the user's code, because of ``why``,
+            and with ``after_cell`` also where a cell runs; returns whether it is after a cell, or None if it is not
+            going to be. Called on another thread.
+        """
+        self._side.handlers |= {Method.IDLE: idle, Method.SUSPEND: suspend}
+
+    def report_failure(self, why: str) -> None:
+        """Add to the session's events that it could not be suspended."""
+        event = Event(EventKind.NOT_SUSPENDED, f"Not suspended. {why}")
+        self._side.link.notify(Method.RECORD, events=[event.to_json()])
+
+    @contextlib.contextmanager
+    def _transferring(self, report: Report | None) -> Iterator[Report]:
+        """Context manager over what reports how far arrays are, also to the supervisor, which counts until its end.
+
+        A supervisor that knows by then that the session is suspended, or its arrays back, takes no notice of the end.
+
+        Args:
+          report: Called with the same.
+        """
+        side = self._side
+
+        def reported(what: str, how_far: Transfer | str) -> None:
+            if isinstance(how_far, Transfer):
+                side.transfer = how_far
+                side.link.notify(Method.TRANSFER, **asdict(how_far))
+                self.on_transfer()
+            if report is not None:
+                report(what, how_far)
+
+        try:
+            yield reported
+        finally:
+            side.transfer = None
+            # Answered before the caller goes on, and finds the state that it is in then.
+            with contextlib.suppress(PathwaysError):
+                side.link.request(Method.TRANSFER, patience=client.ANSWER_SECONDS)
