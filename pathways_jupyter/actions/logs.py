@@ -111,13 +111,13 @@ def _service(shell: Shell, values: Values, program: str) -> tuple[ConnectConfig,
     where, session, which = cluster.where(values), cluster.own_session(values), values.get("slice") or ""
     if program == WORKER and session is not None and not values.get("service"):
         which = _of_session(shell, session.slices, which)
-    if not where.service and session is not None and (attached := session.pathways_job):
+    if not where.service and session is not None and (job := session.pathways_job):
         raise SessionError(
-            f"Session {session.id} is attached to job {attached}, which is no service: its slices are its own.",
+            f"Session {session.id} is attached to job {job}, which is no service: its slices are its own.",
             hint=advice(
-                "{job_show:{attached}} shows them, and {job_logs:{attached} rm} prints the log of its "
+                "{job_show:{job}} shows them, and {job_logs:{job} rm} prints the log of its "
                 "resource manager. {service:NAME} names a service.",
-                attached=attached,
+                job=job,
             ),
         )
     return where, which

@@ -22,7 +22,7 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import websocket
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.websocket import AnswerPoints
-from pathways_jupyter.tunnel.attached_carrier import AttachedCarrier, StreamLost, TooManyStreams
+from pathways_jupyter.tunnel.open_carrier import OpenCarrier, StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import Inbox
 from pathways_jupyter.tunnel.outage import Outage
@@ -31,7 +31,7 @@ from pathways_jupyter.tunnel.relay.wire import Hello
 
 logger = logging.getLogger(__name__)
 
-ATTACH_SECONDS = 10.0
+OPEN_SECONDS = 10.0
 """Longest time for one attempt to reach the relay."""
 REFUSED_SECONDS = 15.0
 """Longest time that a port may refuse connections, as the relay's does while it is restarted."""
@@ -90,7 +90,7 @@ class ResumableStream:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, *, patient: bool) -> None:
-        """Attach to the first carrier.
+        """Open the first carrier.
 
         Args:
           patient: Wait for an interruption to end, as streams do that are open already.
@@ -99,13 +99,13 @@ class ResumableStream:
           ClusterError: See :meth:`RelayClient.open`.
         """
         try:
-            attached = await self._attach()
+            opened = await self._open()
         except ClusterError as error:
             # Both are answers, of the API server or of the relay: the path works, and waiting changes nothing.
             if not patient or isinstance(error, (PortRefused, TooManyStreams)):
                 raise
-            attached = await self._attach_again(error)
-        self._life = asyncio.create_task(self._live(attached))
+            opened = await self._reopen(error)
+        self._life = asyncio.create_task(self._live(opened))
 
     async def send(self, data: bytes) -> None:
         """Send bytes to the proxy; wait while the buffer is full, as it may be without a carrier.
@@ -154,26 +154,26 @@ class ResumableStream:
 
     # One carrier after the other.
 
-    async def _live(self, attached: AttachedCarrier) -> None:
+    async def _live(self, opened: OpenCarrier) -> None:
         try:
             while True:
-                pinging = asyncio.create_task(self._ping(attached))
+                pinging = asyncio.create_task(self._ping(opened))
                 try:
-                    await asyncio.wait({attached.listening})
+                    await asyncio.wait({opened.listening})
                 finally:
                     pinging.cancel()
                     # Nothing is written to it any more. What it was given and the relay has not acknowledged, the next
                     # one sends again.
                     self._carrier = None
                     # Before the next attempt: nothing that this one still delivers may come between.
-                    await attached.close()
+                    await opened.close()
                 # Both ends have finished: this is the end of the stream, and no interruption.
                 if self._is_over:
                     return
-                reason = attached.why_ended()
+                reason = opened.why_ended()
                 if isinstance(reason, StreamLost):
                     raise reason
-                attached = await self._attach_again(reason)
+                opened = await self._reopen(reason)
         except ClusterError as error:
             if not self._closing:
                 self.error = error
@@ -192,8 +192,8 @@ class ResumableStream:
     def _is_over(self) -> bool:
         return self._end.is_over and self._end.peer_finished
 
-    async def _attach_again(self, reason: ClusterError) -> AttachedCarrier:
-        """Attach to another carrier, after the last one or the first attempt has failed for `reason`.
+    async def _reopen(self, reason: ClusterError) -> OpenCarrier:
+        """Open another carrier, after the last one or the first attempt has failed for `reason`.
 
         Raises:
           ConnectionLost: The stream is lost, or the time is over.
@@ -204,7 +204,7 @@ class ResumableStream:
         try:
             while True:
                 try:
-                    attached = await self._attach()
+                    opened = await self._open()
                     break
                 except (StreamLost, TooManyStreams):
                     raise
@@ -225,9 +225,9 @@ class ResumableStream:
             self._relay.outage.lose(self)
             raise
         self._relay.outage.end(self)
-        return attached
+        return opened
 
-    async def _attach(self) -> AttachedCarrier:
+    async def _open(self) -> OpenCarrier:
         """Make one attempt to reach the relay.
 
         Raises:
@@ -236,26 +236,26 @@ class ResumableStream:
           ClusterError: The relay could not be reached.
         """
         try:
-            async with asyncio.timeout(ATTACH_SECONDS):
+            async with asyncio.timeout(OPEN_SECONDS):
                 # Without the client's own retries, which would add to those around this.
                 carrier = await Carrier.open(self._relay.target, patience=0)
-                attached = AttachedCarrier(carrier, self._end, self._received)
+                opened = OpenCarrier(carrier, self._end, self._received)
                 try:
-                    await attached.greet(self._end.hello(self._relay.secret, self._id, is_new=not self._known))
+                    await opened.greet(self._end.hello(self._relay.secret, self._id, is_new=not self._known))
                 except BaseException:
                     # Before the next attempt: nothing that this one still delivers may come between.
-                    await attached.close()
+                    await opened.close()
                     raise
         except TimeoutError as error:
             # Not the relay's fault for certain: for a pod that is gone, an API server may take as long.
-            raise ConnectionLost(f"No answer from {self._relay.target} within {ATTACH_SECONDS:.0f} s.") from error
+            raise ConnectionLost(f"No answer from {self._relay.target} within {OPEN_SECONDS:.0f} s.") from error
         # From here on the relay must have it. One that does not was restarted and has lost bytes, so it must not open
         # it as new.
         self._known = True
         self._carrier = carrier
         self.answered.set()
         self._spawn(self._pump())
-        return attached
+        return opened
 
     async def _received(self, data: memoryview) -> None:
         """Take in bytes of the carrier; the next ones come when this returns."""
@@ -291,23 +291,23 @@ class ResumableStream:
         finally:
             self._pumping = False
 
-    async def _ping(self, attached: AttachedCarrier) -> None:
+    async def _ping(self, opened: OpenCarrier) -> None:
         """Close a carrier on which nothing comes back; the WebSocket's own pings end at the API server."""
         silent = 0
         while silent < websocket.UNANSWERED_PINGS:
-            before, sent, asked = self._arrivals, attached.carrier.sent(), boot_seconds()
+            before, sent, asked = self._arrivals, opened.carrier.sent(), boot_seconds()
             self._ask()
             self._spawn(self._pump())
             await asyncio.sleep(websocket.PING_SECONDS)
             # While the local program is slow, or not there yet, nothing is read, so nothing can arrive.
-            alive = self._arrivals != before or self._inbox.is_waiting or attached.carrier.sent().moves_since(sent)
+            alive = self._arrivals != before or self._inbox.is_waiting or opened.carrier.sent().moves_since(sent)
             # Other streams have the same line.
             alive = alive or self._relay.target.client.round_trip.waited_at > asked
             silent = 0 if alive else silent + 1
-        attached.problem = ConnectionLost(f"Nothing was received for {silent * websocket.PING_SECONDS:.0f} s.")
+        opened.problem = ConnectionLost(f"Nothing was received for {silent * websocket.PING_SECONDS:.0f} s.")
         # The client's other connections use the same line: requests, such as the next attempt's, open new ones.
         self._relay.target.client.leave_connections()
-        attached.carrier.close()
+        opened.carrier.close()
 
     def _ask(self) -> None:
         """Ask the relay for a sign of life, which it sends when all data before have arrived there."""
@@ -376,7 +376,7 @@ class RelayClient:
                 continue
             # An interruption now shows when there is a stream again.
             with contextlib.suppress(ClusterError, TimeoutError):
-                async with asyncio.timeout(ATTACH_SECONDS):
+                async with asyncio.timeout(OPEN_SECONDS):
                     carrier = await Carrier.open(self._relay.target, patience=0)
                     try:
                         # For a stream that does not exist, so that the relay need not connect to the proxy.

@@ -16,9 +16,9 @@ from pathways_jupyter.kube import auth, objects, websocket
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.tunnel import resumable_stream
-from pathways_jupyter.tunnel.attached_carrier import StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import READ_BYTES
+from pathways_jupyter.tunnel.open_carrier import StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import container
 from pathways_jupyter.tunnel.relay.container import RelaySpec
@@ -252,7 +252,7 @@ async def test_a_line_that_is_full_is_not_taken_for_a_dead_one(pod, full_line, r
 
 async def test_after_a_silence_no_connection_of_before_it_is_used(pod, bench, monkeypatch):
     """The ones that wait for a request are as dead, and an attempt on one of them would end with its patience only."""
-    monkeypatch.setattr(resumable_stream, "ATTACH_SECONDS", 1e6)
+    monkeypatch.setattr(resumable_stream, "OPEN_SECONDS", 1e6)
     monkeypatch.setattr(websocket, "PING_SECONDS", websocket.PING_SECONDS / 4)
     await pod.start()
     with Link(Path(bench.kubeconfig())) as link:

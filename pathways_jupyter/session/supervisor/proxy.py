@@ -1,6 +1,6 @@
 """One proxy of a session: it starts, is lost for a reason, and is closed.
 
-A session creates one (:mod:`.own_proxy`), or uses that of a job (:mod:`.attached_proxy`).
+A session creates one (:mod:`.own_proxy`), or uses that of a job (:mod:`.borrowed_proxy`).
 
 The supervisor decides when there is a proxy; these modules implement the steps. Independent steps run concurrently: the
 pod is watched while the Lease is created, and the tunnel opens while slices are being placed.

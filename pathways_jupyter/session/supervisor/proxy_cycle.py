@@ -18,7 +18,7 @@ from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.registry import SessionRecord
-from pathways_jupyter.session.supervisor.attached_proxy import AttachedProxy
+from pathways_jupyter.session.supervisor.borrowed_proxy import BorrowedProxy
 from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
 from pathways_jupyter.session.supervisor.own_proxy import OwnProxy
 from pathways_jupyter.session.supervisor.pod_watch import RelayRefused
@@ -230,7 +230,7 @@ class ProxyCycle:
 
     async def _start(self, client: Client, *, relay: bool) -> Proxy:
         if self._session_log.config.job:
-            self._proxy = AttachedProxy(client, self._session_log)
+            self._proxy = BorrowedProxy(client, self._session_log)
         else:
             self._proxy = OwnProxy(client, self._session_log, relay=relay)
         await self._proxy.start()

@@ -17,9 +17,9 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.session import clusters
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.attached_carrier import TooManyStreams
 from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
 from pathways_jupyter.tunnel.grpc_connection import GrpcConnection
+from pathways_jupyter.tunnel.open_carrier import TooManyStreams
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.portforward import Forward
 from pathways_jupyter.tunnel.relay.container import RelaySpec

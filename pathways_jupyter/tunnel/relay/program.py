@@ -161,7 +161,7 @@ class Relay:
         if stream is None:
             return
         try:
-            stream.attach(carrier, hello)
+            stream.continue_on(carrier, hello)
         except Unrecoverable as error:
             log(f"stream {hello.stream.hex()[:8]} cannot be continued: {error}")
             reject(carrier, Welcome(UNKNOWN))
@@ -216,7 +216,7 @@ class Relay:
                 stream.is_active, stream.last_active = False, now
             self._last_active = max(self._last_active, stream.last_active)
             if stream.carrier is not None and now - stream.last_active > SILENT_SECONDS:
-                stream.detach()
+                stream.drop_carrier()
             if stream.is_over or now - stream.last_active > self._settings.keep:
                 self._end(name, stream)
         return now - self._last_active > self._settings.keep

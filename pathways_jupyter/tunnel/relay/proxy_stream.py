@@ -55,7 +55,7 @@ class ProxyStream:
         end = self.end
         return end.is_over and end.peer_finished and not self._to_carrier and not self._to_proxy
 
-    def attach(self, carrier: socket.socket, hello: Hello) -> None:
+    def continue_on(self, carrier: socket.socket, hello: Hello) -> None:
         """Continue on another carrier, unless it was overtaken.
 
         Raises:
@@ -65,13 +65,13 @@ class ProxyStream:
         if answer.code != ACCEPTED:
             reject(carrier, answer)
             return
-        self.detach()
+        self.drop_carrier()
         self.carrier, self.last_active = carrier, time.monotonic()
         self._to_carrier = [answer.encode()]
         self._carrier_events = 0
         self._flush()
 
-    def detach(self) -> None:
+    def drop_carrier(self) -> None:
         """Close the carrier; the stream waits for another one."""
         if self.carrier is not None:
             self._sockets.close(self.carrier)
@@ -81,7 +81,7 @@ class ProxyStream:
 
     def close(self) -> None:
         """End the stream for good."""
-        self.detach()
+        self.drop_carrier()
         self._hang_up()
         self.end.close()
 
@@ -130,7 +130,7 @@ class ProxyStream:
             except (OSError, ProtocolError) as error:
                 if isinstance(error, ProtocolError):
                     log(f"a carrier is closed: {error}")
-                self.detach()
+                self.drop_carrier()
         self._after_events()
 
     def _after_events(self) -> None:
@@ -182,7 +182,7 @@ class ProxyStream:
             except BlockingIOError:
                 self._to_carrier = frame or ()
             except OSError:
-                self.detach()
+                self.drop_carrier()
         self._update()
 
     def _update(self) -> None:

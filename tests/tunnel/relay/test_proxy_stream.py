@@ -18,7 +18,7 @@ def test_the_last_words_of_a_proxy_reach_a_carrier_that_comes_after_its_end():
     carrier, theirs = socket.socketpair()
     with theirs:
         theirs.settimeout(60.0)
-        stream.attach(carrier, peer.hello(b"s" * 32, b"i" * 16, is_new=True))
+        stream.continue_on(carrier, peer.hello(b"s" * 32, b"i" * 16, is_new=True))
         assert Welcome.decode(theirs.recv(WELCOME_BYTES, socket.MSG_WAITALL)) == Welcome(ACCEPTED)
         received = b""
         while not peer.peer_finished:
@@ -35,8 +35,8 @@ def test_a_carrier_that_was_overtaken_does_not_replace_the_one_that_came_later()
     late, late_end = socket.socketpair()
     later, later_end = socket.socketpair()
     with proxy, late_end, later_end:
-        stream.attach(later, Hello(b"s" * 32, b"i" * 16, 2, 0, True))
-        stream.attach(late, Hello(b"s" * 32, b"i" * 16, 1, 0, True))
+        stream.continue_on(later, Hello(b"s" * 32, b"i" * 16, 2, 0, True))
+        stream.continue_on(late, Hello(b"s" * 32, b"i" * 16, 1, 0, True))
         assert stream.carrier is later
         # Answered, and closed.
         assert len(late_end.recv(1 << 10)) == WELCOME_BYTES
@@ -52,7 +52,7 @@ def test_the_proxys_connection_ends_when_the_program_at_the_other_end_has_finish
     carrier, theirs = socket.socketpair()
     with proxy, theirs:
         proxy.settimeout(60.0)
-        stream.attach(carrier, peer.hello(b"s" * 32, b"i" * 16, is_new=True))
+        stream.continue_on(carrier, peer.hello(b"s" * 32, b"i" * 16, is_new=True))
         peer.out.write(b"goodbye")
         peer.finish()
         while frame := peer.next():

@@ -24,7 +24,7 @@ _SET = advice(
 )
 
 
-class AttachedProxy(Proxy):
+class BorrowedProxy(Proxy):
     """The proxy of a job; the arguments are those of :class:`Proxy`."""
 
     _found: JobProxy | None = None

@@ -32,8 +32,8 @@ class TooManyStreams(ClusterError):
     """The relay takes no further stream; those that it has continue."""
 
 
-class AttachedCarrier:
-    """A carrier to the relay, for as long as it is a stream's.
+class OpenCarrier:
+    """A carrier to the relay, for as long as a stream uses it.
 
     Args:
       end: This end of the stream, which goes on from where the relay's answer says.
