@@ -81,8 +81,8 @@ def connect(context: CheckContext) -> Iterator[str]:
             yield event.message if elapsed is None else f"after {elapsed:.1f} s: {event.message}"
     context.connected = connecting.session
     for index, devices in context.session.slices().items():
-        places = " ".join(str(tuple(device.coords)) for device in devices[:8])
-        yield f"slice {index}: {len(devices)} × {devices[0].device_kind} at {places}{' ...' * (len(devices) > 8)}"
+        coordinates = " ".join(str(tuple(device.coords)) for device in devices[:8])
+        yield f"slice {index}: {len(devices)} × {devices[0].device_kind} at {coordinates}{' ...' * (len(devices) > 8)}"
     wanted = sum(context.config.instances.values())
     _claim(len(context.session.slices()) == wanted, f"JAX sees {len(context.session.slices())} of {wanted} slices.")
 

@@ -94,9 +94,9 @@ def _supervisor_log(record: SessionRecord) -> Path:
     """
     path = Path(record.log)
     if not path.is_file():
-        place = f"{path} does not exist" if record.is_here else f"it is on {record.host}"
+        why = f"{path} does not exist" if record.is_here else f"it is on {record.host}"
         raise SessionError(
-            f"The log of session {record.id}'s supervisor cannot be read: {place}.",
+            f"The log of session {record.id}'s supervisor cannot be read: {why}.",
             hint=advice("{sessions} lists the sessions of this machine."),
         )
     return path

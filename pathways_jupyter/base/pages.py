@@ -114,7 +114,7 @@ def _complete(section: Section | None, lines: Sequence[str]) -> Iterator[Section
 def _with_contents(page: Sequence[Section]) -> Iterator[Section]:
     """Add to each section a list of those within it, without the settings of its tables."""
     for at, each in enumerate(page):
-        end = next((place for place, one in enumerate(page) if place > at and one.level <= each.level), len(page))
+        end = next((index for index, one in enumerate(page) if index > at and one.level <= each.level), len(page))
         inner = [one for one in page[at + 1 : end] if one.level == each.level + 1 and not one.is_setting]
         listed = "\n".join(f"- `{one.topic}`: {one.title}" for one in inner)
         yield replace(each, text="\n\n".join(filter(None, (each.text, listed))))

@@ -101,13 +101,13 @@ def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared
         devices = shared if covered else [cpu for host in chosen for cpu in host.cpus]
     to = channel(chosen, devices)
     inputs, wrapped = [], {}
-    for place, (name, array) in enumerate(arrays.items()):
+    for index, (name, array) in enumerate(arrays.items()):
         here = moved[name] if name in moved else jax.device_put(array, to.everywhere)
         if here.sharding.device_set != set(to.devices):
-            here, wrapped[str(place)] = _wrap(here, to)
+            here, wrapped[str(index)] = _wrap(here, to)
         inputs.append(here)
-    free = tuple(place for place, name in enumerate(arrays) if name not in moved)
-    weak = tuple(place for place, array in enumerate(arrays.values()) if shardings.is_weak(array))
+    free = tuple(index for index, name in enumerate(arrays) if name not in moved)
+    weak = tuple(index for index, array in enumerate(arrays.values()) if shardings.is_weak(array))
     return Prepared(to, tuple(inputs), wrapped, free, weak)
 
 

@@ -121,8 +121,8 @@ class HostError(ColocatedError):
             if same is each:
                 parts.append(f"On {self._where(each)}:\n{each.traceback.rstrip()}")
             else:
-                place = f"at the same place as {self._where(same)}"
-                parts.append(f"On {self._where(each)}, {place}: {each.type}: {each.message}")
+                position = f"at the same place as {self._where(same)}"
+                parts.append(f"On {self._where(each)}, {position}: {each.type}: {each.message}")
         return "\n\n".join(parts)
 
     def _render_traceback_(self) -> list[str]:

@@ -95,11 +95,11 @@ class Function(Generic[P, R]):
         if of is not None:
             called, name = name, f"{of._made[0].__name__}.{name}"
         # No name of a keyword has a space in it.
-        split = trees.split({**{f"argument {place}": each for place, each in enumerate(args)}, **kwargs})
+        split = trees.split({**{f"argument {index}": each for index, each in enumerate(args)}, **kwargs})
         data = [preflight.pickled((called, split.values, split.trees), names={name: called, **split.pickled})]
         chosen = cell_run.choose_for(split.arrays, where.slices, where.hosts, where.once)
         # An object is made by the first call that reaches its host.
-        make = [place for place, host in enumerate(chosen) if of is not None and host.index not in of._present]
+        make = [index for index, host in enumerate(chosen) if of is not None and host.index not in of._present]
         if of is not None and make:
             data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
             of._sent |= {host.index for host in chosen}

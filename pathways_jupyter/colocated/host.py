@@ -56,12 +56,12 @@ def hosts() -> tuple[Host, ...]:
     if all(device.platform == "cpu" for device in jax.devices()):
         # JAX would run the function in this very process without a warning.
         raise CheckError("JAX has no TPUs here, and so no hosts.", hint=advice("Connect to some first: {connect}."))
-    places: dict[tuple[int, int], list[Any]] = {}
+    by_task: dict[tuple[int, int], list[Any]] = {}
     for device in jax.devices():
         task = getattr(device, "virtual_task_index", device.process_index)
-        places.setdefault((getattr(device, "slice_index", 0) or 0, task), []).append(device)
+        by_task.setdefault((getattr(device, "slice_index", 0) or 0, task), []).append(device)
     found = []
-    for index, ((slice_index, task), chips) in enumerate(sorted(places.items())):
+    for index, ((slice_index, task), chips) in enumerate(sorted(by_task.items())):
         try:
             cpus = colocated_python.colocated_cpu_devices(tuple(chips))
         except (ValueError, AttributeError) as error:

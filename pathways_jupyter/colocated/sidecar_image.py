@@ -120,9 +120,9 @@ def _problems(text: str, sidecar: Versions) -> Iterator[str]:
             yield f"line {number}: {problem}"
         elif (wanted := _of_release(line)) is not None and _applies(wanted, sidecar):
             others = named.setdefault(canonicalize_name(wanted.name), [])
-            for place, other in others:
+            for seen_in, other in others:
                 if not _has_version(wanted.specifier & other.specifier):
-                    yield f"line {number}: {wanted} contradicts {other} in line {place}"
+                    yield f"line {number}: {wanted} contradicts {other} in line {seen_in}"
             others.append((number, wanted))
 
 

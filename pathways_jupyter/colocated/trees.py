@@ -50,17 +50,17 @@ def split(inputs: Mapping[str, Any]) -> Inputs:
             arrays[name] = value
             continue
         flat, tree = jax.tree_util.tree_flatten_with_path(value)
-        places = {
-            place: f"{name}{jax.tree_util.keystr(path)}"
-            for place, (path, leaf) in enumerate(flat)
+        keys = {
+            index: f"{name}{jax.tree_util.keystr(path)}"
+            for index, (path, leaf) in enumerate(flat)
             if isinstance(leaf, jax.Array)
         }
-        if not places:
+        if not keys:
             values[name] = value
             continue
-        arrays |= {key: flat[place][1] for place, key in places.items()}
-        leaves = [None if place in places else leaf for place, (_, leaf) in enumerate(flat)]
-        trees[name] = (tree, leaves, places)
+        arrays |= {key: flat[index][1] for index, key in keys.items()}
+        leaves = [None if index in keys else leaf for index, (_, leaf) in enumerate(flat)]
+        trees[name] = (tree, leaves, keys)
     return Inputs(arrays, values, trees)
 
 

@@ -117,11 +117,11 @@ class Reader:
             ),
         )
 
-    def _part(self, place: Any) -> bytes:
-        if not isinstance(place, int) or place not in self._parts:
+    def _part(self, index: Any) -> bytes:
+        if not isinstance(index, int) or index not in self._parts:
             raise ValueError("a part is missing")
         # Each is sent for one value: a short message must not name a large part many times, and fill the memory.
-        return self._parts.pop(place)
+        return self._parts.pop(index)
 
     def _pairs(self, pairs: Any) -> dict[Any, Any]:
         return {self._read(key): self._read(value) for key, value in pairs}
@@ -132,8 +132,8 @@ class Reader:
         if kind == "objects":
             name, shape, items = rest
             array = np.empty(len(items), np.dtypes.StringDType() if name == "string" else object)
-            for place, each in enumerate(items):
-                array[place] = self._read(each)
+            for index, each in enumerate(items):
+                array[index] = self._read(each)
             return array.reshape([int(size) for size in shape])
         dtype = np.dtype(_text(rest[0]))
         if kind == "dtype":
@@ -188,8 +188,8 @@ class Reader:
                 hint="Turn it into arrays, numbers and text on the hosts.",
             )
         tree, leaves = serialization._deserialize(data)
-        for place, array in arrays:
-            leaves[place] = self._read(array)
+        for index, array in arrays:
+            leaves[index] = self._read(array)
         return jax.tree_util.tree_unflatten(tree, leaves)
 
 

@@ -58,7 +58,7 @@ class Checkpoints:
         import orbax.checkpoint as ocp
         from etils import epath
 
-        place = epath.Path(path) if "://" in path else epath.Path(absolute_path(path))
+        directory = epath.Path(path) if "://" in path else epath.Path(absolute_path(path))
         self.path = path
         self.notes: deque[str] = deque()
         self._ocp = ocp
@@ -80,7 +80,7 @@ class Checkpoints:
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, enable_async_checkpointing=False)
         handlers = {_STATE: handler, _EXTRA: ocp.JsonCheckpointHandler()}
         try:
-            self._manager = ocp.CheckpointManager(place, options=options, item_handlers=handlers)
+            self._manager = ocp.CheckpointManager(directory, options=options, item_handlers=handlers)
         except Exception as error:
             if not in_bucket:
                 raise

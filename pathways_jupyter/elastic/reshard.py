@@ -109,13 +109,13 @@ def moved(tree: Any, shardings: Any, *, usable: Collection[int]) -> Any:
 
     leaves, structure = jax.tree.flatten(tree)
     targets = structure.flatten_up_to(shardings)
-    whole = [place for place, leaf in enumerate(leaves) if not isinstance(leaf, (jax.Array, Pieces))]
+    whole = [index for index, leaf in enumerate(leaves) if not isinstance(leaf, (jax.Array, Pieces))]
     # NumPy arrays in one call, so that their transfers overlap.
-    put = jax.device_put([leaves[place] for place in whole], [targets[place] for place in whole])
+    put = jax.device_put([leaves[index] for index in whole], [targets[index] for index in whole])
     made = dict(zip(whole, put, strict=True))
     return structure.unflatten(
-        made[place] if place in made else _moved(leaf, sharding, usable)
-        for place, (leaf, sharding) in enumerate(zip(leaves, targets, strict=True))
+        made[index] if index in made else _moved(leaf, sharding, usable)
+        for index, (leaf, sharding) in enumerate(zip(leaves, targets, strict=True))
     )
 
 

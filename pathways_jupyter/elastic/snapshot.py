@@ -26,7 +26,7 @@ class Snapshot:
 
     Attributes:
       extra: The position of the data iterator, or anything else that is not an array.
-      place: Where the copy is that counts first: ``hosts``, ``notebook`` or ``directory``.
+      tier: Where the copy is that counts first: ``hosts``, ``notebook`` or ``directory``.
       pieces: The copies on the hosts, taken apart; None if there are none.
       arrays: NumPy arrays in this process; None if there are none.
       saved: Where it has been written to; None if it has not.
@@ -40,7 +40,7 @@ class Snapshot:
     step: int
     form: Form
     extra: Any
-    place: str
+    tier: str
     pieces: list[Any] | None = None
     arrays: list[Any] | None = None
     saved: Checkpoints | None = None

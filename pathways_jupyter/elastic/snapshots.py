@@ -33,7 +33,7 @@ from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.reshard import Form
 from pathways_jupyter.elastic.snapshot import Snapshot, copied, on_hosts
 
-Place = Literal["auto", "hosts", "notebook"]
+Tier = Literal["auto", "hosts", "notebook"]
 _SHARE = 0.5
 """Share of this machine's available memory that snapshots in the notebook may take."""
 
@@ -73,13 +73,13 @@ class Snapshots:
         self,
         *,
         keep: int = 2,
-        where: Place = "auto",
+        where: Tier = "auto",
         limit_bytes: int | None = None,
         path: str | None = None,
         outside_every: int = 10,
     ) -> None:
         check_whole("keep", keep, at_least=1)
-        check_choice("where", where, get_args(Place))
+        check_choice("where", where, get_args(Tier))
         if limit_bytes is not None:
             check_whole("limit_bytes", limit_bytes, at_least=0)
         check_whole("outside_every", outside_every, at_least=0 if path is None else 1)
@@ -100,7 +100,7 @@ class Snapshots:
         self._proxies = 0
         self._lock = threading.Lock()
 
-    def place(self, state: Any) -> Place:
+    def tier_of(self, state: Any) -> Tier:
         """Return where snapshots of `state` are held: ``hosts`` or ``notebook``."""
         if self.where != "auto":
             return self.where
@@ -116,7 +116,7 @@ class Snapshots:
         limit = self.limit_bytes
         if limit is None:
             limit = int(_SHARE * psutil.virtual_memory().available)
-        if self.place(state) == "hosts":
+        if self.tier_of(state) == "hosts":
             # A copy in the making, and the one before.
             if self._copies_to_notebook and 2 * size > limit:
                 self._copies_to_notebook = False
@@ -163,10 +163,10 @@ class Snapshots:
           everywhere: Into the notebook and the directory too, if they get copies at all.
         """
         form, plain = Form.of(state)
-        place = self.place(plain)
+        tier = self.tier_of(plain)
         number, self._taken = self._taken, self._taken + 1
         is_due = everywhere or (self.outside_every > 0 and number % self.outside_every == 0)
-        notebook = place != "hosts" or (self._copies_to_notebook and is_due)
+        notebook = tier != "hosts" or (self._copies_to_notebook and is_due)
         save = self._checkpoints is not None and is_due
         # Bounds the memory, and the number of threads.
         if self._last is not None:
@@ -174,7 +174,7 @@ class Snapshots:
         if (notebook or save) and self._last_outside is not None:
             self._last_outside.wait(everywhere=True)
         # A copy, because the position moves on while this one is kept.
-        snapshot = Snapshot(step, form, copy.deepcopy(extra), place, cost=SnapshotCost(step, form.nbytes))
+        snapshot = Snapshot(step, form, copy.deepcopy(extra), tier, cost=SnapshotCost(step, form.nbytes))
         with snapshot.cost.waiting():
             # Copied also for the notebook, because the arrays are gone when the next step has donated them.
             copies = copied(plain)
@@ -234,7 +234,7 @@ class Snapshots:
             # Taken apart while all of it is there.
             pieces = [reshard.Pieces.of(leaf) if isinstance(leaf, jax.Array) else leaf for leaf in copies]
             jax.block_until_ready(copies)
-            if snapshot.place == "hosts":
+            if snapshot.tier == "hosts":
                 self._keep(snapshot, proxy, pieces=pieces)
             if notebook:
                 self._keep(snapshot, proxy, arrays=[np.asarray(leaf) for leaf in copies])
@@ -271,8 +271,8 @@ class Snapshots:
             # They were still being made when forget_hosts() was called, which could not drop them.
             if proxy != self._proxies and "pieces" in copies:
                 raise ElasticRuntimeError("The proxy was lost just now, and the copies on the hosts with it.")
-            for place, whole in copies.items():
-                setattr(snapshot, place, whole)
+            for tier, whole in copies.items():
+                setattr(snapshot, tier, whole)
             # Sorted, because snapshots may finish out of order; without an earlier one of the same step.
             others = [each for each in self._whole if each.step != snapshot.step]
             for earlier in self._whole:

@@ -131,7 +131,7 @@ class TrainingRun:
             except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
                 restored = self.recovery.after(error, done=0)
             self._resume(restored)
-            if restored.snapshot.place == "directory":
+            if restored.snapshot.tier == "directory":
                 # Of another process; the memory for those of this one was checked when it began.
                 self.snapshots.check(self.state)
             return
@@ -232,7 +232,7 @@ class TrainingRun:
         import jax
 
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
-        if self.snapshot.step <= number and self.snapshot.place == "hosts" and not self.snapshot.ready.is_set():
+        if self.snapshot.step <= number and self.snapshot.tier == "hosts" and not self.snapshot.ready.is_set():
             # Enqueued before this step, it is about to be whole. So no more steps are lost than between two snapshots.
             with self._goodput.during(Spent.CHECKPOINT_SAVE):
                 self.snapshot.wait()

@@ -246,17 +246,17 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
     found = Storage()
     found._store = Files(use_memory=False, root=directory)
     base = f"http://{address[0]}:{address[1]}{prefix}"
-    for place in directory.iterdir():
-        if not place.is_dir() or place.name.startswith("_"):
+    for top in directory.iterdir():
+        if not top.is_dir() or top.name.startswith("_"):
             continue
-        buckets.create_bucket(place.name, found)
-        for path in place.rglob("*"):
+        buckets.create_bucket(top.name, found)
+        for path in top.rglob("*"):
             if path.is_file():
-                name, about = str(path.relative_to(place)), path.stat()
+                name, about = str(path.relative_to(top)), path.stat()
                 size, written = str(about.st_size), datetime.fromtimestamp(about.st_mtime, UTC)
-                described = objects._make_object_resource(base, place.name, name, "application/octet-stream", size)
+                described = objects._make_object_resource(base, top.name, name, "application/octet-stream", size)
                 described["generation"] = str(about.st_mtime_ns)
                 described["timeCreated"] = described["updated"] = written.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-                content = found.get_file(place.name, name)
-                found.objects.setdefault(place.name, {})[name] = objects._checksums(content, described)
+                content = found.get_file(top.name, name)
+                found.objects.setdefault(top.name, {})[name] = objects._checksums(content, described)
     return found

@@ -205,7 +205,7 @@ def ensure(
     settings = ClusterSettings(fresh or DEFAULT_INSTANCES, sidecar=True)
     # Only a daemon that was killed leaves a record.
     earlier = 0
-    if not (place := ClusterDirectory(DEFAULT_CLUSTER)).alive() and (killed := place.read()) is not None:
+    if not (directory := ClusterDirectory(DEFAULT_CLUSTER)).alive() and (killed := directory.read()) is not None:
         earlier = killed.settings.hosts
         settings = replace(killed.settings, instances=larger(killed.settings.instances, fresh), sidecar=True)
     return _up(DEFAULT_CLUSTER, needed=requested, settings=settings, free=free, earlier=earlier, permit=permit, own=own)
@@ -246,15 +246,15 @@ def _grown(
     Raises:
       _TooLarge: It would have more than `most` hosts; nothing was changed.
     """
-    place = ClusterDirectory(name)
-    with place.exclusively():
-        started = not place.alive()
+    directory = ClusterDirectory(name)
+    with directory.exclusively():
+        started = not directory.alive()
         if started:
             if most is not None and settings.hosts > most and not settings.hollow:
                 raise _TooLarge(settings.hosts)
-            control.start(place, settings)
+            control.start(directory, settings)
         record = _running(name)
-        cluster = _cluster(place, record)
+        cluster = _cluster(directory, record)
         if otherwise := _otherwise(settings, record):
             raise LocalClusterError(
                 f"The embedded cluster {name!r} is already running{otherwise}.",
@@ -272,7 +272,7 @@ def _grown(
             nonlocal growth
             if hosts := answer.get("hosts"):
                 raise _TooLarge(hosts)
-            grown, before = _cluster(place, _running(name)), answer["before"]
+            grown, before = _cluster(directory, _running(name)), answer["before"]
             growth = Growth(grown, started, before if before != grown.settings.instances else None)
             own(growth)
 
@@ -312,15 +312,15 @@ def _parsed(instances: Mapping[str, int]) -> dict[str, int]:
 
 def find(name: str = DEFAULT_CLUSTER) -> LocalCluster | None:
     """Return the running cluster of that name; None when there is none that can be used, see :func:`absence`."""
-    place = ClusterDirectory(name)
-    record = place.read() if place.alive() else None
-    return None if record is None else _cluster(place, record)
+    directory = ClusterDirectory(name)
+    record = directory.read() if directory.alive() else None
+    return None if record is None else _cluster(directory, record)
 
 
 def absence(name: str = DEFAULT_CLUSTER) -> LocalClusterError:
     """Return the error that explains why :func:`find` returns None, with a hint."""
-    place = ClusterDirectory(name)
-    if place.alive() and place.written():
+    directory = ClusterDirectory(name)
+    if directory.alive() and directory.written():
         return LocalClusterError(
             f"The embedded cluster {name!r} was started by an incompatible version of pathways_jupyter.",
             hint=f"End it, with everything that runs in it: pathways-jupyter local down{named(name)}",
@@ -332,15 +332,15 @@ def absence(name: str = DEFAULT_CLUSTER) -> LocalClusterError:
 
 def down(name: str = DEFAULT_CLUSTER) -> bool:
     """End a cluster and everything in it, its bucket too; return whether one was running, once all of it is gone."""
-    place = ClusterDirectory(name)
-    with place.exclusively():
-        running = place.alive()
-        if running and (record := place.read()) is not None:
+    directory = ClusterDirectory(name)
+    with directory.exclusively():
+        running = directory.alive()
+        if running and (record := directory.read()) is not None:
             with contextlib.suppress(TimeoutError):
                 control.stop(record.control, timeout=_STOP_SECONDS)
-        place.kill()
-        place.until_dead()
-        place.remove()
+        directory.kill()
+        directory.until_dead()
+        directory.remove()
     return running
 
 
@@ -350,8 +350,8 @@ def _running(name: str) -> DaemonRecord:
     Raises:
       LocalClusterError: It is not running, or does not answer.
     """
-    place = ClusterDirectory(name)
-    record = place.read() if place.alive() else None
+    directory = ClusterDirectory(name)
+    record = directory.read() if directory.alive() else None
     if record is None:
         raise absence(name)
     try:
@@ -367,6 +367,6 @@ def _running(name: str) -> DaemonRecord:
     return record
 
 
-def _cluster(place: ClusterDirectory, record: DaemonRecord) -> LocalCluster:
+def _cluster(directory: ClusterDirectory, record: DaemonRecord) -> LocalCluster:
     url = f"https://127.0.0.1:{record.port}"
-    return LocalCluster(place.name, place.path, place.kubeconfig, record.pid, url, record.settings)
+    return LocalCluster(directory.name, directory.path, directory.kubeconfig, record.pid, url, record.settings)

@@ -51,7 +51,7 @@ class DaemonRequest(StrEnum):
     STOP = "stop"
 
 
-def start(place: ClusterDirectory, settings: ClusterSettings) -> None:
+def start(directory: ClusterDirectory, settings: ClusterSettings) -> None:
     """Start the daemon and wait until it serves the API.
 
     Raises:
@@ -59,17 +59,17 @@ def start(place: ClusterDirectory, settings: ClusterSettings) -> None:
       LocalClusterError: The daemon does not start.
     """
     require("local", "The embedded cluster", *_PACKAGES)
-    alive = place.make()
+    alive = directory.make()
     ready, theirs = os.pipe()
     try:
-        with (place.path / "daemon.err").open("wb") as errors:
+        with (directory.path / "daemon.err").open("wb") as errors:
             starter = subprocess.Popen(
                 [
                     sys.executable,
                     "-P",
                     "-m",
                     "pathways_jupyter.local.daemon",
-                    place.name,
+                    directory.name,
                     str(theirs),
                     str(alive),
                     json.dumps(asdict(settings)),
@@ -101,11 +101,11 @@ def start(place: ClusterDirectory, settings: ClusterSettings) -> None:
         return
     if not answered:
         answer["error"] = f"The embedded cluster did not start within {START_SECONDS:g} s."
-        place.kill()
-    place.until_dead()
-    log = place.path / "daemon.err"
+        directory.kill()
+    directory.until_dead()
+    log = directory.path / "daemon.err"
     why = reason(log.read_bytes() if log.exists() else b"", "its daemon ended")
-    place.clear()
+    directory.clear()
     raise LocalClusterError(
         answer.get("error") or f"The embedded cluster did not start: {why}.",
         hint=answer.get("hint", ""),

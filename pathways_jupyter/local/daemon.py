@@ -42,10 +42,12 @@ class Daemon:
       place: The cluster's directory; this process holds its lock already.
     """
 
-    def __init__(self, place: ClusterDirectory, settings: ClusterSettings) -> None:
-        self._place = place
+    def __init__(self, directory: ClusterDirectory, settings: ClusterSettings) -> None:
+        self._directory = directory
         # First, because it takes longest: the fork server imports JAX while this process imports the API server.
-        warm, cold = (Spawner(each, log=place.path / "zygote.log") for each in (programs.preload_jax, programs.preload))
+        warm, cold = (
+            Spawner(each, log=directory.path / "zygote.log") for each in (programs.preload_jax, programs.preload)
+        )
         warm.start()
         cold.start()
         # Watches and tunnels need many files; pods keep the inherited limit.
@@ -57,7 +59,7 @@ class Daemon:
         with process_setup.without_certificates():
             from pathways_jupyter.local.running import RunningCluster
 
-        self._cluster = RunningCluster(place.path, settings, cold=cold, warm=warm)
+        self._cluster = RunningCluster(directory.path, settings, cold=cold, warm=warm)
         self._control = self._cluster.network.sockets("control") / "c"
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
@@ -93,14 +95,14 @@ class Daemon:
                 task.cancel()
             server.close()
             await self._cluster.close()
-        self._place.clear()
+        self._directory.clear()
 
     def _write_record(self) -> DaemonRecord:
         elsewhere = tuple(map(str, self._cluster.network.roots))
         record = DaemonRecord(
             os.getpid(), self._cluster.api.port, str(self._control), elsewhere, self._cluster.settings
         )
-        self._place.write(record)
+        self._directory.write(record)
         return record
 
     def _stop(self, why: str) -> None:
@@ -119,7 +121,7 @@ class Daemon:
         while True:
             # Wake up often enough to notice a removed directory: clients cannot find such a cluster any more.
             await asyncio.sleep(min(max(used + idle_seconds - loop.time(), 0.05), _LOST_SECONDS))
-            if not self._place.kubeconfig.exists():
+            if not self._directory.kubeconfig.exists():
                 self._stop("its directory was removed")
                 return
             used = max(used, self._cluster.api.last_used)
@@ -204,7 +206,7 @@ class Daemon:
         finally:
             self._waiting -= 1
         for service, why in self._cluster.failed.items():
-            name = named(self._place.name)
+            name = named(self._directory.name)
             raise LocalClusterError(
                 f"Service {service} of the embedded cluster has failed for good: {why}.",
                 hint=f"Restart it: pathways-jupyter local down{name}, then pathways-jupyter local up{name}.",
@@ -275,7 +277,7 @@ def main(argv: list[str]) -> int:
     import uvloop
 
     name, ready, alive, text = argv
-    place = ClusterDirectory(name)
+    directory = ClusterDirectory(name)
 
     def report(answer: DaemonRecord | PathwaysError) -> None:
         if isinstance(answer, DaemonRecord):
@@ -291,15 +293,17 @@ def main(argv: list[str]) -> int:
                 signal.raise_signal(signal.SIGTERM)
 
     async def run() -> None:
-        await Daemon(place, ClusterSettings(**json.loads(text))).run(report)
+        await Daemon(directory, ClusterSettings(**json.loads(text))).run(report)
 
     try:
         os.write(int(alive), str(os.getpid()).encode("ascii"))
-        handler = logging.handlers.RotatingFileHandler(place.path / "daemon.log", maxBytes=_LOG_BYTES, backupCount=1)
+        handler = logging.handlers.RotatingFileHandler(
+            directory.path / "daemon.log", maxBytes=_LOG_BYTES, backupCount=1
+        )
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
         os.umask(0o077)
-        os.chdir(place.path)
+        os.chdir(directory.path)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run())
     except PathwaysError as error:
@@ -308,9 +312,7 @@ def main(argv: list[str]) -> int:
         return 1
     except OSError as error:
         # On a full disk there is no space for a traceback.
-        where = (
-            f"Its files are in {place.path}: free some space there, or set JUPYTER_RUNTIME_DIR to another directory."
-        )
+        where = f"Its files are in {directory.path}: free some space there, or set JUPYTER_RUNTIME_DIR to another one."
         report(LocalClusterError(f"The embedded cluster did not start: {error.strerror or error}.", hint=where))
         raise
     return 0

@@ -200,8 +200,8 @@ class RunningCluster:
                 flags = dict(str(each).removeprefix("--").partition("=")[::2] for each in container.get("args") or ())
                 slices = flags.get("virtual_slices", "")
                 name, namespace = names.service_of(flags.get("resource_manager_address", ""))
-                place = name, namespace or job["metadata"]["namespace"]
-                if slices and place == (service, names.DEFAULT_NAMESPACE):
+                key = name, namespace or job["metadata"]["namespace"]
+                if slices and key == (service, names.DEFAULT_NAMESPACE):
                     created = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
                     # To the end of that second.
                     found.append((slices.count(",") + 1, created + 1))

@@ -43,13 +43,13 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
     if option is not None:
         return _values(option.source, fragment, words)
     # The words so far that are neither options nor their values.
-    place = sum(
+    index = sum(
         not word.startswith("-") and _option_of_value(command, before) is None
         for before, word in itertools.pairwise(words)
     )
     offered: list[str] = []
-    if place < len(command.words) and not fragment.startswith("-"):
-        word = command.words[place]
+    if index < len(command.words) and not fragment.startswith("-"):
+        word = command.words[index]
         if word.source is Source.COMMANDS:
             offered = list(commands)
         else:
@@ -116,9 +116,9 @@ def _instances(fragment: str) -> list[str]:
 def _files(fragment: str) -> list[str]:
     """Files and directories whose path begins with `fragment`, in the same spelling."""
     directory, _, beginning = fragment.rpartition("/")
-    place = parse_path(f"{directory}/" if "/" in fragment else ".")
+    parent = parse_path(f"{directory}/" if "/" in fragment else ".")
     with contextlib.suppress(OSError):
-        found = sorted(entry for entry in place.iterdir() if entry.name.startswith(beginning))
+        found = sorted(entry for entry in parent.iterdir() if entry.name.startswith(beginning))
         visible = [entry for entry in found if beginning or not entry.name.startswith(".")]
         spelled = f"{directory}/" if "/" in fragment else ""
         return [f"{spelled}{entry.name}{'/' if entry.is_dir() else ''}" for entry in visible]

@@ -29,7 +29,7 @@ from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, give_up
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.session.verdicts import Does, SessionCommand, SessionVerdict, verdict
-from pathways_jupyter.widgets.live import Place
+from pathways_jupyter.widgets.live import CellOutput
 
 
 def run(connection: NotebookSession, command: str, values: Values) -> Any:
@@ -57,8 +57,8 @@ def _live(connection: NotebookSession, command: str, values: Values, view: View)
     return view
 
 
-def connect(connection: NotebookSession, values: Values, place: Place | None = None) -> View | None:
-    """Start a session and point JAX at it; its card is drawn in `place`, by default below the cell.
+def connect(connection: NotebookSession, values: Values, output: CellOutput | None = None) -> View | None:
+    """Start a session and point JAX at it; its card is drawn in `output`, by default below the cell.
 
     Where this notebook has such a session already, because the cell is run again, show that one.
     """
@@ -76,7 +76,7 @@ def connect(connection: NotebookSession, values: Values, place: Place | None = N
         found = current.verdict(SessionCommand.CONNECT if requested == there else SessionCommand.CONNECT_OTHERWISE)
         if found.does is Does.WAITS:
             connection.wait(current, found, since)
-            return connect(connection, values, place)
+            return connect(connection, values, output)
         if found.does is Does.REFUSES:
             raise found.error()
         if found.does is Does.ASKS:
@@ -87,35 +87,35 @@ def connect(connection: NotebookSession, values: Values, place: Place | None = N
                 resumes = False
             if not resumes:
                 raise found.error()
-            return resume(connection, {}, place)
+            return resume(connection, {}, output)
         if not connection.screen.in_place:
             return status(connection, values)
         connection.settle()
-        connection.move(place or connection.screen.place())
+        connection.move(output or connection.screen.new_output())
         connection.draw()
         return None
     try:
-        with Waiting(connection.screen, place) as waiting:
+        with Waiting(connection.screen, output) as waiting:
             attempt = waiting.connect(requested, process.variables())
     except KeyboardInterrupt as error:
         if process.session() is None:
             raise SessionError(give_up(error)) from None
         # It came when all was done: the session is fine, only the rest of the cell is lost.
         raise KeyboardInterrupt() from None
-    _show(connection, attempt, waiting.place)
+    _show(connection, attempt, waiting.output)
     saved.remind(connection)
     return None
 
 
-def reconnect(connection: NotebookSession, values: Values, place: Place | None = None) -> View | None:
-    """Replace the proxy of this notebook's session, after a question if that costs arrays; `place` as for connect."""
+def reconnect(connection: NotebookSession, values: Values, output: CellOutput | None = None) -> View | None:
+    """Replace the proxy of this notebook's session, after a question if that costs arrays; `output` as for connect."""
     current = connection.need(SessionCommand.RECONNECT)
     attempt = current.attempt_reconnect(process.variables())
     if current.has_devices and not values.get("yes") and (lost := cost(current)):
         costs = current.verdict(SessionCommand.RECONNECT, arrays=f"its {lost}").sentence
         if not connection.screen.confirm(f"{costs} Reconnect?"):
             return said("Not reconnected.")
-    _renew(connection, current, attempt, current.config, place)
+    _renew(connection, current, attempt, current.config, output)
     return None
 
 
@@ -124,12 +124,12 @@ def _renew(
     current: Session,
     attempt: ConnectionAttempt[Session],
     config: ConnectConfig,
-    place: Place | None = None,
+    output: CellOutput | None = None,
 ) -> None:
     """Show how a session gets its new proxy, with the settings `config`, and then its card."""
     titles = RESUMING if current.is_suspended else CONNECTING
     try:
-        with Waiting(connection.screen, place, titles) as waiting:
+        with Waiting(connection.screen, output, titles) as waiting:
             if config.local and current.state in {SessionState.LOST, SessionState.SUSPENDED}:
                 waiting.reconnect(config, attempt)
             else:
@@ -138,11 +138,11 @@ def _renew(
         connection.draw()
         # Where all was done, only the rest of the cell is lost.
         raise KeyboardInterrupt() if current.has_devices else current.interrupted() from None
-    _show(connection, attempt, waiting.place)
+    _show(connection, attempt, waiting.output)
 
 
-def resume(connection: NotebookSession, values: Values, place: Place | None = None) -> View:
-    """Get a new proxy for a suspended session, and put its arrays back; `place` as for connect."""
+def resume(connection: NotebookSession, values: Values, output: CellOutput | None = None) -> View:
+    """Get a new proxy for a suspended session, and put its arrays back; `output` as for connect."""
     current, yes = process.session(), bool(values.get("yes"))
     if current is None:
         raise saved.unresumable()
@@ -159,7 +159,7 @@ def resume(connection: NotebookSession, values: Values, place: Place | None = No
         yes = True
     if not current.has_slices_of(config):
         attempt = current.attempt_reconnect({}, config)
-        _renew(connection, current, attempt, dataclasses.replace(config, yes=config.yes or yes), place)
+        _renew(connection, current, attempt, dataclasses.replace(config, yes=config.yes or yes), output)
     return said(connection.restore(yes=yes))
 
 
@@ -204,29 +204,29 @@ def panel(connection: NotebookSession, values: Values) -> Any:
         raise ConfigError("A panel needs a notebook.", hint="In a terminal: %pathways connect --help.")
     from pathways_jupyter.widgets.panel import Panel
 
-    place = connection.screen.place()
+    output = connection.screen.new_output()
 
     @interrupts.defer_sigint()
     def act(command: str, form: Values) -> View | None:
         if command == "disconnect":
-            connection.move(place)
+            connection.move(output)
             return disconnect(connection, form)
         if command == "connect":
-            return connect(connection, form, place)
+            return connect(connection, form, output)
         if command == "resume":
-            connection.move(place)
-            return resume(connection, form, place)
+            connection.move(output)
+            return resume(connection, form, output)
         if command == "keep":
             connection.keep()
             return None
         # The panel has asked.
-        return reconnect(connection, {"yes": True}, place)
+        return reconnect(connection, {"yes": True}, output)
 
     def draw() -> None:
         if process.session() is None:
-            place.draw(sessions_picture.no_session())
+            output.draw(sessions_picture.no_session())
         else:
-            connection.move(place)
+            connection.move(output)
             connection.draw()
 
     def answer(command: SessionCommand) -> SessionVerdict:
@@ -238,7 +238,7 @@ def panel(connection: NotebookSession, values: Values) -> Any:
         return current is not None and bool(current.record.unused_since)
 
     made = Panel(
-        place,
+        output,
         draw,
         act,
         answer,
@@ -290,10 +290,10 @@ def profile_stop(connection: NotebookSession, values: Values) -> None:
     profile.finish(connection.screen, trace)
 
 
-def _show(connection: NotebookSession, attempt: ConnectionAttempt[Session], place: Place | None) -> None:
+def _show(connection: NotebookSession, attempt: ConnectionAttempt[Session], output: CellOutput | None) -> None:
     """Show the session that `attempt` has connected, and what happened to the user's arrays."""
-    connection.watch(attempt.session, place)
-    if place is None:
+    connection.watch(attempt.session, output)
+    if output is None:
         connection.screen.line(connection.card().text)
     else:
         connection.draw()

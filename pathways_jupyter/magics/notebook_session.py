@@ -16,7 +16,7 @@ from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.verdicts import Does, SessionCommand, SessionVerdict, verdict
-from pathways_jupyter.widgets.live import Place
+from pathways_jupyter.widgets.live import CellOutput
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -48,7 +48,7 @@ class NotebookSession:
         self.began = time.time()
         self.is_reminded = False
         self.on_draw: Callable[[], None] = lambda: None
-        self._card: Place | None = None
+        self._card: CellOutput | None = None
         # What the card shows, and since when.
         self._shown: tuple[SessionRecord, float] | None = None
         self._watched: Any = None
@@ -102,7 +102,7 @@ class NotebookSession:
         session: Session | None = process.session() or self._watched
         return session or self.need()
 
-    def watch(self, session: Any, card: Place | None = None) -> None:
+    def watch(self, session: Any, card: CellOutput | None = None) -> None:
         """Show what happens to `session` from now on, and keep its card up to date."""
         self.trace = None
         if card is not None:
@@ -139,10 +139,10 @@ class NotebookSession:
             self._card.draw(card_of(self._watched, self._devices, record=record, listed=self._announced, live=True))
         self.on_draw()
 
-    def move(self, place: Place) -> None:
-        """Draw the session's card in `place` from now on; where it was, it stays as it was last."""
-        before, self._card = self._card, place
-        if before is not None and before is not place and self._shown is not None:
+    def move(self, output: CellOutput) -> None:
+        """Draw the session's card in `output` from now on; where it was, it stays as it was last."""
+        before, self._card = self._card, output
+        if before is not None and before is not output and self._shown is not None:
             record, at = self._shown
             before.draw(card_of(self._watched, self._devices, record=record, listed=self._announced, at=at))
 

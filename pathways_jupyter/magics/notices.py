@@ -22,7 +22,7 @@ from pathways_jupyter.render import text
 from pathways_jupyter.render.events import News
 from pathways_jupyter.render.events import notice as picture
 from pathways_jupyter.render.view import View
-from pathways_jupyter.widgets.live import Place
+from pathways_jupyter.widgets.live import CellOutput
 
 ADVICE: Mapping[EventKind, str] = {
     EventKind.SLICE_DOWN: "Arrays on it are lost (DATA_LOSS). Other slices keep working; a new worker restores it.",
@@ -49,7 +49,7 @@ class _Notice:
     """
 
     cell: int
-    place: Place | None
+    output: CellOutput | None
     events: dict[Hashable, list[Event]] = field(default_factory=dict)
     after: Event | None = None
 
@@ -57,8 +57,8 @@ class _Notice:
         return picture([_summary(events, self.after) for events in self.events.values()])
 
     def draw(self) -> None:
-        if self.place is not None:
-            self.place.draw(self.view())
+        if self.output is not None:
+            self.output.draw(self.view())
 
 
 class Notices:
@@ -143,7 +143,7 @@ class Notices:
         """Return the notice of the cell that runs, or ran last."""
         cell = self._cell()
         if self._latest is None or (self._latest.cell != cell and self._screen.in_place):
-            self._latest = _Notice(cell, self._screen.place() if self._screen.in_place else None)
+            self._latest = _Notice(cell, self._screen.new_output() if self._screen.in_place else None)
         return self._latest
 
 

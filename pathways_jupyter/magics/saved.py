@@ -17,7 +17,7 @@ from pathways_jupyter.magics.waiting import reported
 from pathways_jupyter.render import arrays as picture
 from pathways_jupyter.render.progress import LOADING, SAVING, SUSPENDING
 from pathways_jupyter.render.view import View, said
-from pathways_jupyter.saved.placing import Placing
+from pathways_jupyter.saved.assignment import Assignment
 from pathways_jupyter.saved.saves import latest
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.verdicts import SessionCommand, verdict
@@ -70,9 +70,9 @@ def load(connection: NotebookSession, values: Values) -> View:
         found = current.load(name, report=report, classes=classes)
     # Not some of the variables, nor half of an object.
     with interrupts.defer_sigint():
-        placing = Placing(found, classes, process.namespace(), process.reserved)
-        connection.shell.push(placing.apply())
-    return picture.loaded(name, placing)
+        assignment = Assignment(found, classes, process.namespace(), process.reserved)
+        connection.shell.push(assignment.apply())
+    return picture.loaded(name, assignment)
 
 
 def remind(connection: NotebookSession) -> None:

@@ -13,7 +13,7 @@ from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.render.view import View
-from pathways_jupyter.widgets.live import REDRAW_SECONDS, Place
+from pathways_jupyter.widgets.live import REDRAW_SECONDS, CellOutput
 
 _ERASE = "\r\x1b[J"
 """Return to the start of the line and clear the screen from there on."""
@@ -145,9 +145,9 @@ class Screen:
             if not self.in_place:
                 self._out.flush()
 
-    def place(self) -> Place:
+    def new_output(self) -> CellOutput:
         """Return a new output in a notebook that can be updated."""
-        return Place(self._shell)
+        return CellOutput(self._shell)
 
 
 class Repeated:
@@ -192,12 +192,12 @@ class Redrawn:
     def __init__(self, screen: Screen, draw: Callable[[], View | None]) -> None:
         self.in_place = screen.in_place
         self._screen = screen
-        self._place = screen.place() if screen.in_place else None
+        self._output = screen.new_output() if screen.in_place else None
         self._draw = draw
         self._repeated = Repeated(self._redraw, name="pathways-redrawn")
 
     def __enter__(self) -> Redrawn:
-        if self._place is not None:
+        if self._output is not None:
             self._repeated.start()
         return self
 
@@ -206,18 +206,18 @@ class Redrawn:
 
     def line(self, text: str) -> None:
         """Print a line where nothing can be drawn in place."""
-        if self._place is None:
+        if self._output is None:
             self._screen.line(text)
 
     def finish(self, view: View) -> None:
         """Draw the last picture, or print it."""
         self._repeated.stop()
-        if self._place is not None:
-            self._place.draw(view)
+        if self._output is not None:
+            self._output.draw(view)
         else:
             self._screen.line(view.text)
 
     def _redraw(self) -> None:
         view = self._draw()
-        if self._place is not None and view is not None:
-            self._place.draw(view)
+        if self._output is not None and view is not None:
+            self._output.draw(view)

@@ -19,7 +19,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.magics.screen import Repeated, Screen
 from pathways_jupyter.render.progress import CONNECTING, Progress, Titles
 from pathways_jupyter.saved.arrays import Report
-from pathways_jupyter.widgets.live import Place
+from pathways_jupyter.widgets.live import CellOutput
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
@@ -48,9 +48,13 @@ class Waiting:
     """
 
     def __init__(
-        self, screen: Screen, place: Place | None = None, titles: Titles = CONNECTING, after: float = _BLINK_SECONDS
+        self,
+        screen: Screen,
+        output: CellOutput | None = None,
+        titles: Titles = CONNECTING,
+        after: float = _BLINK_SECONDS,
     ) -> None:
-        self.place: Place | None = place or (screen.place() if screen.in_place else None)
+        self.output: CellOutput | None = output or (screen.new_output() if screen.in_place else None)
         self._screen = screen
         self._progress = Progress(titles=titles)
         self._lock = threading.Lock()
@@ -113,11 +117,11 @@ class Waiting:
         """Show that all stages are complete, if any progress was shown."""
         self.stop()
         now = time.time()
-        if self.place is None:
+        if self.output is None:
             if self._said_at:
                 self._screen.line(self._progress.done_line(now))
-        elif self.place.drawn:
-            self.place.draw(self._progress.view(now, done=True))
+        elif self.output.drawn:
+            self.output.draw(self._progress.view(now, done=True))
 
     def __enter__(self) -> Waiting:
         self._repeated.start()
@@ -127,20 +131,20 @@ class Waiting:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        if kind is not None and self.place is not None and self.place.drawn:
+        if kind is not None and self.output is not None and self.output.drawn:
             now, how = time.time(), "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
-            self.place.draw(self._progress.view(now, how))
+            self.output.draw(self._progress.view(now, how))
 
     def _draw(self) -> None:
         if self._asking:
             return
         now = time.time()
         with self._lock:
-            if self.place is None:
+            if self.output is None:
                 self._say(now)
                 return
             view = self._progress.view(now)
-        self.place.draw(view)
+        self.output.draw(view)
 
     def _say(self, now: float) -> None:
         step = self._progress.steps[-1] if self._progress.steps else None

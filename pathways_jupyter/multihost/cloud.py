@@ -33,7 +33,7 @@ def client(project: str, zone: str) -> tuple[Any, str]:
       ConfigError: The client library is not installed, or project or zone is not known.
       ClusterError: There are no Google credentials on this machine.
     """
-    place = location(project, zone)
+    parent = location(project, zone)
     require("hosts", "The Cloud TPU API", "google.api_core", "google.cloud.tpu_v2")
     import google.auth
     import google.auth.exceptions
@@ -47,7 +47,7 @@ def client(project: str, zone: str) -> tuple[Any, str]:
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/")
     # Credentials of a sovereign cloud are refused by a client that was not made for the same one.
     options = ClientOptions(api_endpoint=endpoint or None, universe_domain=getattr(found, "universe_domain", None))
-    return tpu_v2.TpuClient(credentials=found, transport="rest", client_options=options), place
+    return tpu_v2.TpuClient(credentials=found, transport="rest", client_options=options), parent
 
 
 @contextlib.contextmanager
@@ -90,8 +90,8 @@ def location(project: str, zone: str) -> str:
     zone = zone or environ.get("CLOUDSDK_COMPUTE_ZONE") or set_zone
     for name, value in (("project", project), ("zone", zone)):
         if not value:
-            place = "core/project" if name == "project" else "compute/zone"
-            raise ConfigError(f"Which {name}?", hint=f"Add --{name}, or run gcloud config set {place} VALUE.")
+            setting = "core/project" if name == "project" else "compute/zone"
+            raise ConfigError(f"Which {name}?", hint=f"Add --{name}, or run gcloud config set {setting} VALUE.")
     return f"projects/{project}/locations/{zone}"
 
 

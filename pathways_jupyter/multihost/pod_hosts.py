@@ -67,8 +67,8 @@ async def find(
         raise ConfigError(f"No worker of {what} is running.", hint=advice("{slices} shows their state."))
     if info is not None and not partial:
         # On some of them, a program whose parts wait for each other would not end.
-        places = itertools.product(range(info.slices), range(info.hosts_per_slice))
-        missing = sorted(set(places) - {(each.slice, each.worker) for each in found})
+        hosts = itertools.product(range(info.slices), range(info.hosts_per_slice))
+        missing = sorted(set(hosts) - {(each.slice, each.worker) for each in found})
         if missing:
             raise ConfigError(
                 f"{len(missing)} of {info.slices * info.hosts_per_slice} workers of {what} do not run, "

@@ -39,14 +39,14 @@ def find(selection: Selection) -> tuple[Target, ...]:
       ConfigError: There is no such VM, or one has no address of the requested kind.
       ClusterError: The Cloud TPU API refused, or cannot be reached.
     """
-    client, place = cloud.client(selection.project, selection.zone)
-    with cloud.explained(f"Listing the TPU VMs of {place}"):
-        nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)}
+    client, parent = cloud.client(selection.project, selection.zone)
+    with cloud.explained(f"Listing the TPU VMs of {parent}"):
+        nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=parent)}
     names = matching(nodes, selection.tpu_prefix)
     if not names:
         listed = f"TPU VMs there: {', '.join(sorted(nodes))}." if nodes else "There are none in this project and zone."
         raise ConfigError(
-            f"There is no TPU VM {selection.tpu_prefix} or {selection.tpu_prefix}-0 in {place}.", hint=listed
+            f"There is no TPU VM {selection.tpu_prefix} or {selection.tpu_prefix}-0 in {parent}.", hint=listed
         )
     for name in names:
         if nodes[name].state.name != "READY":

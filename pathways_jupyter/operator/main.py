@@ -124,12 +124,12 @@ class Operator:
         # Declared before anything is followed, so that the watch of all pods, for the metrics, serves it too.
         self._controllers = informers.of(PODS, labels=CONTROLLERS)
         self._namespace: str = options.namespace
-        place = options.own_namespace or options.namespace or client.namespace or "default"
+        namespace = options.own_namespace or options.namespace or client.namespace or "default"
         self._sweeper = Sweeper(informers, namespace=options.namespace, interval=options.interval, say=report)
         self.reconciles = Reconciles()
         self.election = Election(
             client,
-            place,
+            namespace,
             me=identity(),
             say=lambda text: report(f"PathwaysJobs: {text}"),
             seconds=options.lease_seconds,

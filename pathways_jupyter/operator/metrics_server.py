@@ -121,9 +121,9 @@ class ClusterState:
             self._errors[resource] = change.error
             self._settled[resource].set()
         elif resource is LEASES and kind is ChangeType.DELETED:
-            self.leases.pop(leases.place(item), None)
+            self.leases.pop(leases.lease_key(item), None)
         elif resource is LEASES:
-            self.leases[leases.place(item)] = item
+            self.leases[leases.lease_key(item)] = item
         else:
             state = self._known.setdefault(str(item["metadata"].get("namespace") or ""), NamespaceState())
             (state.drop if kind is ChangeType.DELETED else state.put)(resource, item)

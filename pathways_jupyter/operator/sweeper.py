@@ -102,9 +102,9 @@ class Sweeper:
             await tasks.stop(stopping)
 
     async def _sweep(self) -> None:
-        now, by_place = self._client.now(), self._known[LEASES]
+        now, by_key = self._client.now(), self._known[LEASES]
         proxies = (*self._known[JOBS].values(), *self._known[PODS].values())
-        judged = (abandoned.judge(each, by_place.get(leases.place(each)), now) for each in proxies)
+        judged = (abandoned.judge(each, by_key.get(leases.lease_key(each)), now) for each in proxies)
         if not self._synced >= {JOBS, LEASES} or all(each is None or each[0].kept for each in judged):
             return
         try:
@@ -168,17 +168,17 @@ class Sweeper:
             current = None if change.type is ChangeType.DELETED else change.object
             if resource is PODS and current is not None:
                 current = proxy_job.of_orphan(current)
-            place = leases.place(change.object)
+            key = leases.lease_key(change.object)
             if current is None:
-                self._known[resource].pop(place, None)
+                self._known[resource].pop(key, None)
             else:
-                self._known[resource][place] = current
+                self._known[resource][key] = current
             if resource is LEASES:
                 self._take_lease(current, change.object)
 
     def _take_lease(self, current: Object | None, lease: Object) -> None:
         """Note a Lease; `current` is None when it was deleted."""
-        key = "/".join(leases.place(lease))
+        key = "/".join(leases.lease_key(lease))
         if current is None:
             self._leases.pop(key, None)
         else:

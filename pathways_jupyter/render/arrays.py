@@ -15,7 +15,7 @@ from pathways_jupyter.session.kernel.user_arrays import NamedArray, described
 
 if TYPE_CHECKING:
     # Every connect reads this file, and few have saves.
-    from pathways_jupyter.saved.placing import Placing
+    from pathways_jupyter.saved.assignment import Assignment
     from pathways_jupyter.saved.saves import Save
 
 
@@ -82,21 +82,21 @@ def saved(save: Save) -> View:
     return drawn(save, line(what), remarks([f"Left out: {each}" for each in save.unkept]))
 
 
-def loaded(name: str, placing: Placing) -> View:
+def loaded(name: str, assignment: Assignment) -> View:
     """Return the variables that were set, and what became of those that were there."""
     remarked = []
-    if placing.into:
-        remarked.append(f"Put into the objects that were here: {some(placing.into)}.")
-    if placing.replaced:
-        remarked.append(f"Replaced: {some(placing.replaced)}.")
-    if placing.dictionaries:
-        became = [f"{variable} ({kind.rpartition('.')[2]})" for variable, kind in placing.dictionaries.items()]
+    if assignment.into:
+        remarked.append(f"Put into the objects that were here: {some(assignment.into)}.")
+    if assignment.replaced:
+        remarked.append(f"Replaced: {some(assignment.replaced)}.")
+    if assignment.dictionaries:
+        became = [f"{variable} ({kind.rpartition('.')[2]})" for variable, kind in assignment.dictionaries.items()]
         remarked.append(f"Dictionaries of leaves, as no object of their names was here: {some(became)}.")
-    kept = [line(toned(Tone.WARN), f"Not loaded: {each}.") for each in placing.kept]
+    kept = [line(toned(Tone.WARN), f"Not loaded: {each}.") for each in assignment.kept]
     if kept:
         remarked.append(f"pathways_jupyter.current_session().load({name!r}) returns all values.")
-    what = f"Loaded {name}: {some(placing.names) or 'no variables'}."
-    return drawn(placing.names, line(what), *kept, remarks(remarked))
+    what = f"Loaded {name}: {some(assignment.names) or 'no variables'}."
+    return drawn(assignment.names, line(what), *kept, remarks(remarked))
 
 
 def reminder(save: Save) -> str:

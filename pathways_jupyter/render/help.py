@@ -48,8 +48,8 @@ def command(about: Command, program: str) -> View:
 def _parts(about: Command, program: str) -> list[Part]:
     # A cell magic is its own program.
     before = f"{program} " if program else ""
-    usage = " ".join([f"{before}{about.name}", *map(_place, about.words), *(["[options]"] if about.options else [])])
-    takes = [(code(_place(word)), word.help) for word in about.words]
+    usage = " ".join([f"{before}{about.name}", *map(_usage, about.words), *(["[options]"] if about.options else [])])
+    takes = [(code(_usage(word)), word.help) for word in about.words]
     for option in about.options:
         also = f" (also {', '.join(option.aliases)})" if option.aliases else ""
         default = f"; default: {option.default}" if option.default else ""
@@ -68,7 +68,7 @@ def _parts(about: Command, program: str) -> list[Part]:
     return shown
 
 
-def _place(word: Word) -> str:
+def _usage(word: Word) -> str:
     name = "|".join(word.choices) or word.name.upper()
     return name if word.required else f"[{name}]"
 

@@ -88,7 +88,7 @@ def _chips(chips: Sequence[Chip]) -> Part:
     ]
     widest = max(map(len, rows))
     below = [f"{count(len(chips) - _MOST_CHIPS, 'more chip')} are not drawn."] if len(chips) > _MOST_CHIPS else []
-    lines = "".join(_line(each, place) for place, each in enumerate(shown))
+    lines = "".join(_line(each, rank) for rank, each in enumerate(shown))
     names = "".join(
         f'<div style="height:{_ROW}px;white-space:nowrap" title="{escape(", ".join(row[1:]))}">{escape(row[0])}</div>'
         for row in rows
@@ -103,9 +103,9 @@ def _chips(chips: Sequence[Chip]) -> Part:
     return Part("\n".join([plain, *below]), picture + remarks(below).html)
 
 
-def _line(chip: Chip, place: int) -> str:
+def _line(chip: Chip, row: int) -> str:
     """One chip's bins as steps: computing from below, the network on top of it."""
-    base = place * _ROW + _HEIGHT
+    base = row * _ROW + _HEIGHT
     both = [min(1.0, sum(each)) for each in zip(chip.computing, chip.network, strict=True)]
     below = f'<rect x="0" y="{base - _HEIGHT}" width="{BINS}" height="{_HEIGHT}" fill="var(--pw-fill)"/>'
     # The network's steps show where those of computing, which are drawn later, do not reach.

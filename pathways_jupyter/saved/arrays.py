@@ -40,14 +40,14 @@ _Done = Callable[[int, int], None]
 """Called with the bytes that are done, and with all: first, and after each piece."""
 
 
-def seconds(title: str, place: str, nbytes: int) -> float | None:
-    """Return how long it takes to write or read so much in `place`, at the last pace there; None if that is unknown."""
-    rate = _rates.get((title, place))
+def seconds(title: str, bucket: str, nbytes: int) -> float | None:
+    """Return how long it takes to write or read so much in `bucket`, at the last pace there; None if unknown."""
+    rate = _rates.get((title, bucket))
     return None if rate is None else nbytes / rate
 
 
-def progress(title: str, place: str, report: Report | None) -> _Done:
-    """Return what reports how far hosts are, and remembers how fast they were in `place`; the time begins now.
+def progress(title: str, bucket: str, report: Report | None) -> _Done:
+    """Return what reports how far hosts are, and remembers how fast they were in `bucket`; the time begins now.
 
     Args:
       title: :data:`WRITE` or :data:`READ`.
@@ -56,8 +56,8 @@ def progress(title: str, place: str, report: Report | None) -> _Done:
 
     def done(nbytes: int, total: int) -> None:
         if nbytes >= _LEAST_BYTES:
-            _rates[title, place] = nbytes / max(time.monotonic() - began, 1e-6)
-        left = seconds(title, place, total - nbytes) if total > nbytes else None
+            _rates[title, bucket] = nbytes / max(time.monotonic() - began, 1e-6)
+        left = seconds(title, bucket, total - nbytes) if total > nbytes else None
         if report is not None:
             report(title, Transfer(nbytes, total, left))
 
@@ -147,22 +147,22 @@ def read(
             made[number] = jax.device_put(np.zeros(form.shape, form.dtype), sharding)
 
     def begin(piece: Mapping[int, Any]) -> tuple[Sequence[Any], Any]:
-        places = [on[number] for number in piece]
+        shardings = [on[number] for number in piece]
         request = cloud_pathways_helper.get_bulk_read_request(
             location,
             list(map(str, piece)),
             [each.dtype for each in piece.values()],
             [each.shape for each in piece.values()],
-            places,
-            np.array(_ordered_devices(places[0]), object),
+            shardings,
+            np.array(_ordered_devices(shardings[0]), object),
             _TIMEOUT,
         )
         # Not Orbax's read_arrays, which leaves a mesh with explicit axes and the memory out of the arrays' types.
         types = [
-            jax.typeof(jax.ShapeDtypeStruct(each.shape, each.dtype, sharding=place, weak_type=weak[number]))
-            for (number, each), place in zip(piece.items(), places, strict=True)
+            jax.typeof(jax.ShapeDtypeStruct(each.shape, each.dtype, sharding=sharding, weak_type=weak[number]))
+            for (number, each), sharding in zip(piece.items(), shardings, strict=True)
         ]
-        begun: tuple[Sequence[Any], Any] = PluginExecutable(request).call((), places, types)
+        begun: tuple[Sequence[Any], Any] = PluginExecutable(request).call((), shardings, types)
         return begun
 
     pieces = _pieces(plain, on)

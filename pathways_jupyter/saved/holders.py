@@ -115,7 +115,7 @@ class Holders:
     def _search(self, heap: Heap, level: Mapping[int, Any]) -> tuple[collections.Counter[int], dict[int, Any]]:
         """Note the holders of these objects; return the counts of references, and the holders that are to be remade."""
         references: collections.Counter[int] = collections.Counter()
-        places: dict[int, tuple[Any, collections.Counter[int]]] = {}
+        counts_of: dict[int, tuple[Any, collections.Counter[int]]] = {}
         above: dict[int, Any] = {}
         for holder, held in heap.holders(level):
             references[id(held)] += 1
@@ -129,7 +129,7 @@ class Holders:
                 if id(holder) not in self._made and id(holder) not in level:
                     above[id(holder)] = holder
             else:
-                places.setdefault(id(holder), (holder, collections.Counter()))[1][id(held)] += 1
+                counts_of.setdefault(id(holder), (holder, collections.Counter()))[1][id(held)] += 1
         for call in self._calls:
             for value in call.variables.values():
                 if id(value) in level:
@@ -138,7 +138,7 @@ class Holders:
                         self._settable.add(id(value))
                     if call.computes and (call.thread or not LOCALS_CAN_BE_SET):
                         self._fixed[id(value)].append(call)
-        for holder, counts in places.values():
+        for holder, counts in counts_of.values():
             if isinstance(holder, dict) and "__module__" in holder and (owner := _class_with(holder, heap)):
                 self._owners[id(holder)] = owner
             settable = collections.Counter(id(value) for value, _ in self._references(holder, level))

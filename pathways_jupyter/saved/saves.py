@@ -120,7 +120,7 @@ class Saves:
           PathwaysError: The bucket or the hosts failed; a previous save stays as it was.
         """
         content, directory, began = uuid.uuid4().hex, self._directory(name), time.time()
-        place, interrupted = f"{directory}/{content}", threading.Event()
+        contents, interrupted = f"{directory}/{content}", threading.Event()
         _load_orbax()
         writer, nodes, unkept = VariableWriter(lambda array: stored.describe(array, devices)), {}, []
         for variable, value in variables.items():
@@ -140,8 +140,8 @@ class Saves:
         def write() -> tuple[str, Index | None, Index]:
             try:
                 generation, replaced = self._present(bucket, name)
-                stored.write(f"gs://{place}", writer.arrays, stored.progress(WRITE, self._base, report))
-                files = _files(bucket, place)
+                stored.write(f"gs://{contents}", writer.arrays, stored.progress(WRITE, self._base, report))
+                files = _files(bucket, contents)
                 if not {path.partition("/")[0] for path in files} >= {
                     str(number) for number, array in enumerate(writer.arrays) if array.size
                 }:
@@ -149,7 +149,7 @@ class Saves:
                 return generation, replaced, Index(content, began, notebook, nodes, writer.described, files)
             finally:
                 if interrupted.is_set():
-                    _discard(bucket, place)
+                    _discard(bucket, contents)
 
         with _explained(f"{name} cannot be saved"):
             # To find the credentials may take seconds.
@@ -170,7 +170,7 @@ class Saves:
             except Exception as error:
                 # Not if the bucket failed, for which it would be waited once more; a sweep removes them then.
                 if isinstance(error, (PathwaysError, *_errors_of_jax())):
-                    _discard(bucket, place)
+                    _discard(bucket, contents)
                 raise
             if replaced is not None:
                 old = f"{directory}/{replaced.content}"
@@ -200,10 +200,10 @@ class Saves:
                 f"{name} cannot be saved: what is not on TPUs is larger than 48 MB.",
                 hint="Put large arrays on TPUs with jax.device_put, or save fewer variables.",
             )
-        place, _, key = f"{directory}/{_INDEX}".partition("/")
+        bucket_name, _, key = f"{directory}/{_INDEX}".partition("/")
         try:
             # gcsfs' own calls have a condition for objects that are not there, and none for a generation.
-            url = f"{bucket.base.replace('/storage/', '/upload/storage/')}b/{quote(place)}/o"
+            url = f"{bucket.base.replace('/storage/', '/upload/storage/')}b/{quote(bucket_name)}/o"
             condition = {"uploadType": "media", "name": key, "ifGenerationMatch": generation}
             headers = {"Content-Type": "application/octet-stream"}
             own = bucket.call("POST", url, headers=headers, data=data, json_out=True, **condition)["generation"]
@@ -217,10 +217,10 @@ class Saves:
                 ) from None
         if _files(bucket, f"{directory}/{index.content}") != index.files:
             with contextlib.suppress(FileExistsError, FileNotFoundError):
-                bucket.call("DELETE", "b/{}/o/{}", place, key, ifGenerationMatch=own)
+                bucket.call("DELETE", "b/{}/o/{}", bucket_name, key, ifGenerationMatch=own)
             raise _interfered(name)
 
-    def place(self, name: str) -> str:
+    def address(self, name: str) -> str:
         """Return the address of a save: ``gs://...``."""
         return f"gs://{self._directory(name)}"
 
@@ -293,13 +293,13 @@ class Saves:
         report: Report | None,
         resize: Resize | None,
     ) -> tuple[dict[str, Any], Mapping[int, str]]:
-        place = f"{self._directory(name)}/{index.content}"
-        if _files(bucket, place) != index.files:
+        contents = f"{self._directory(name)}/{index.content}"
+        if _files(bucket, contents) != index.files:
             raise damaged(name, "its files are not those that were saved")
         described = dict(enumerate(resize.described(each) if resize else each for each in index.arrays))
         arrays: dict[int, Any] = dict.fromkeys(described)
         fitting = {number: each for number, each in described.items() if each is not None}
-        arrays |= stored.read(f"gs://{place}", fitting, devices, stored.progress(READ, self._base, report))
+        arrays |= stored.read(f"gs://{contents}", fitting, devices, stored.progress(READ, self._base, report))
         reader, found = VariableReader(list(arrays.values())), {}
         for variable, node in index.variables.items():
             try:
@@ -392,8 +392,8 @@ class Saves:
                     left.pop((name, index.content), None)
                 elif generation != _NO_GENERATION:
                     # Damaged, or of another version, which may name any of them.
-                    left = {place: files for place, files in left.items() if place[0] != name}
-            abandoned = {place: paths for place, files in left.items() if (paths := _if_before(before, files))}
+                    left = {content: files for content, files in left.items() if content[0] != name}
+            abandoned = {content: paths for content, files in left.items() if (paths := _if_before(before, files))}
             if not dry_run:
                 _remove(bucket, [path for paths in abandoned.values() for path in paths])
             return abandoned
@@ -436,10 +436,10 @@ def _interfered(name: str) -> PathwaysError:
     return PathwaysError(f"{name} was not saved: its files were changed or deleted meanwhile.", hint="Save it again.")
 
 
-def _discard(bucket: Any, place: str) -> None:
+def _discard(bucket: Any, directory: str) -> None:
     """Remove the files of a save that failed; what cannot be removed is removed by a sweep."""
     with contextlib.suppress(Exception):
-        _remove(bucket, bucket.find(place))
+        _remove(bucket, bucket.find(directory))
 
 
 def _load(package: str, module: str = "") -> None:

@@ -57,7 +57,7 @@ class Suspension:
         self._devices = tuple(device for each in slices for device in each)
         self._arrays: list[Any] = []
         self._described: list[Any] = []
-        self.place, self.left = saves.place(name), ""
+        self.place, self.left = saves.address(name), ""
         self._look()
         self.seconds = saves.seconds(self.nbytes)
 

@@ -71,12 +71,12 @@ class VariableWriter:
             why = "is too deep" if isinstance(error, RecursionError) else error
             raise UnsavableError(f"{name} {why}.") from None
 
-    def _node(self, place: str, value: Any) -> Any:
+    def _node(self, path: str, value: Any) -> Any:
         import jax
         import numpy as np
 
         if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > _LARGEST_INTEGER_BITS:
-            raise UnsavableError(f"{place} is a number with too many digits.")
+            raise UnsavableError(f"{path} is a number with too many digits.")
         if value is None or type(value) in (bool, int, float, str):
             return value
         if type(value) is complex:
@@ -84,70 +84,70 @@ class VariableWriter:
         if type(value) is bytes:
             return {"bytes": base64.b64encode(value).decode("ascii")}
         if isinstance(value, jax.Array):
-            return {"array": self._index(place, value)}
+            return {"array": self._index(path, value)}
         if id(value) in self._known:
             return {"same": self._known[id(value)][0]}
         if id(value) in self._open:
-            raise UnsavableError(f"{place} is a {type(value).__name__} that holds itself.")
+            raise UnsavableError(f"{path} is a {type(value).__name__} that holds itself.")
         if isinstance(value, (np.ndarray, np.generic)):
-            return self._remember(value, _from_numpy(place, value))
+            return self._remember(value, _from_numpy(path, value))
         if type(value) in (list, dict):
             # Before its children, which may hold it.
             node = self._remember(value, {})
-            node[type(value).__name__] = self._children(place, value)
+            node[type(value).__name__] = self._children(path, value)
             return node
         if type(value) in (tuple, set, frozenset):
             self._open.add(id(value))
-            node = {type(value).__name__: self._children(place, value)}
+            node = {type(value).__name__: self._children(path, value)}
             self._open.discard(id(value))
             return self._remember(value, node)
-        return self._leaves(place, value)
+        return self._leaves(path, value)
 
     def _remember(self, value: Any, node: dict[str, Any]) -> dict[str, Any]:
         node["id"] = len(self._known)
         self._known[id(value)] = (node["id"], value)
         return node
 
-    def _children(self, place: str, value: Any) -> list[Any]:
+    def _children(self, path: str, value: Any) -> list[Any]:
         if isinstance(value, dict):
-            return [[self._node(f"a key of {place}", k), self._node(f"{place}[{k!r}]", v)] for k, v in value.items()]
-        return [self._node(f"{place}[{number}]", each) for number, each in enumerate(value)]
+            return [[self._node(f"a key of {path}", k), self._node(f"{path}[{k!r}]", v)] for k, v in value.items()]
+        return [self._node(f"{path}[{number}]", each) for number, each in enumerate(value)]
 
-    def _leaves(self, place: str, value: Any) -> dict[str, Any]:
+    def _leaves(self, path: str, value: Any) -> dict[str, Any]:
         import jax
 
         try:
             leaves = jax.tree_util.tree_flatten_with_path(value)[0]
         except Exception as error:
-            raise UnsavableError(f"{place} cannot be taken apart: {error}") from error
+            raise UnsavableError(f"{path} cannot be taken apart: {error}") from error
         if len(leaves) == 1 and leaves[0][1] is value:
             raise UnsavableError(
-                f"{place} is a {type(value).__module__}.{type(value).__qualname__}, which is no pytree."
+                f"{path} is a {type(value).__module__}.{type(value).__qualname__}, which is no pytree."
             )
         self._open.add(id(value))
-        found = [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+        found = [(jax.tree_util.keystr(inner), leaf) for inner, leaf in leaves]
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        node = {"leaves": [[path, self._node(f"{place}{path}", leaf)] for path, leaf in found], "of": kind}
+        node = {"leaves": [[inner, self._node(path + inner, leaf)] for inner, leaf in found], "of": kind}
         self._open.discard(id(value))
         return self._remember(value, node)
 
-    def _index(self, place: str, array: Any) -> int:
+    def _index(self, path: str, array: Any) -> int:
         if id(array) not in self._known:
             try:
                 self.described.append(self._describe(array))
             except (TypeError, ValueError) as error:
-                raise UnsavableError(f"{place} {error}.") from None
+                raise UnsavableError(f"{path} {error}.") from None
             self._known[id(array)] = (len(self.arrays), array)
             self.arrays.append(array)
         return self._known[id(array)][0]
 
 
-def _from_numpy(place: str, value: Any) -> dict[str, Any]:
+def _from_numpy(path: str, value: Any) -> dict[str, Any]:
     import numpy as np
 
     array = np.asarray(value)
     if array.dtype.hasobject or array.dtype.fields or not _is_named(array.dtype):
-        raise UnsavableError(f"{place} is a NumPy array of {array.dtype}.")
+        raise UnsavableError(f"{path} is a NumPy array of {array.dtype}.")
     data = base64.b64encode(array.tobytes()).decode("ascii")
     is_scalar = isinstance(value, np.generic)
     return {"numpy": data, "dtype": array.dtype.name, "shape": list(array.shape), "scalar": is_scalar}

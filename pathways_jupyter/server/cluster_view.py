@@ -44,7 +44,7 @@ class ClusterView:
         self._hub = hub
         self._scope = scope
         self._send = send
-        self._place: ResolvedScope | None = None
+        self._resolved: ResolvedScope | None = None
         self._watch: ClusterWatch | None = None
         self._problem: dict[str, Any] | None = None
 
@@ -75,21 +75,21 @@ class ClusterView:
         finally:
             self._leave()
 
-    def _show(self, place: ResolvedScope) -> None:
-        """Send the state of `place` and every change of it; no-op if it is shown already."""
-        watch = self._hub.watch_cluster(place.cluster)
-        if watch is self._watch and self._place is not None and self._place.scope == place.scope:
+    def _show(self, resolved: ResolvedScope) -> None:
+        """Send the state of `resolved` and every change of it; no-op if it is shown already."""
+        watch = self._hub.watch_cluster(resolved.cluster)
+        if watch is self._watch and self._resolved is not None and self._resolved.scope == resolved.scope:
             return
         self._leave()
         # Also if only the name of the same cluster has changed: the page receives everything again under the new name,
         # and by the identity it knows that it need not clear its tables.
-        self._place, self._watch, self._problem = place, watch, None
-        self._publish({"type": "named", "named": asdict(place.scope), "identity": identity(place.cluster)})
+        self._resolved, self._watch, self._problem = resolved, watch, None
+        self._publish({"type": "named", "named": asdict(resolved.scope), "identity": identity(resolved.cluster)})
         watch.add(self._publish)
 
     async def _fail(self, error: PathwaysError) -> None:
         """Send the page the reason why its scope has no cluster at the moment."""
-        was_embedded = self._place is not None and self._place.scope.local
+        was_embedded = self._resolved is not None and self._resolved.scope.local
         if was_embedded and not await asyncio.to_thread(scopes.embedded_cluster_runs):
             # "There is no kubeconfig" would be true too, but it is not the cause.
             error = clusters.embedded_ended()

@@ -28,7 +28,7 @@ _CELLS = (
 )
 
 
-async def place(contents: Any) -> str:
+async def write(contents: Any) -> str:
     """Write the notebook unless it exists, and return its path.
 
     Args:

@@ -122,7 +122,7 @@ async def _start_embedded_cluster(request: RouteRequest) -> Json:
 
 async def _quickstart(request: RouteRequest) -> Json:
     """Put the quickstart notebook into the user's files, unless it is there already."""
-    return {"path": await quickstart.place(request.contents_manager)}
+    return {"path": await quickstart.write(request.contents_manager)}
 
 
 def _follows(request: RouteRequest) -> bool:

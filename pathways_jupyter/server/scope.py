@@ -125,12 +125,12 @@ async def resolve(scope: Scope) -> ResolvedScope:
         record = await asyncio.to_thread(registry.read, scope.session)
         if record is None:
             raise no_session(scope.session)
-        place = ResolvedScope(replace(await clusters.resolve(record), namespace=record.namespace), scope)
+        resolved = ResolvedScope(replace(await clusters.resolve(record), namespace=record.namespace), scope)
     else:
-        place = await asyncio.to_thread(_find, scope)
+        resolved = await asyncio.to_thread(_find, scope)
         # That of `connect`, which need not be the context's nor, in a hub's pod, the pod's.
         namespace = namespace or (await asyncio.to_thread(setting_sources.resolve, {})).namespace
-    return replace(place, cluster=replace(place.cluster, namespace=namespace)) if namespace else place
+    return replace(resolved, cluster=replace(resolved.cluster, namespace=namespace)) if namespace else resolved
 
 
 async def client(scope: Scope) -> Client:

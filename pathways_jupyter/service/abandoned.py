@@ -90,10 +90,10 @@ async def sweep(
     if not jobs.items and not orphans:
         return ()
     listed = await objects.list_(client, LEASES, namespace=namespace, labels=selector)
-    by_place = {leases.place(lease): lease for lease in listed.items}
+    by_key = {leases.lease_key(lease): lease for lease in listed.items}
     abandoned, kept = list[tuple[Swept, Object | None]](), list[tuple[Swept, Object | None]]()
     for job in (*jobs.items, *orphans):
-        judged = judge(job, by_place.get(leases.place(job)), client.now())
+        judged = judge(job, by_key.get(leases.lease_key(job)), client.now())
         if judged is not None and not judged[0].kept:
             abandoned.append(judged)
         elif judged is not None and service in {"", untrusted.label(job, names.SERVICE_LABEL)}:
@@ -111,7 +111,7 @@ def judge(job: Object, lease: Object | None, now: float) -> tuple[Swept, Object 
 
     Args:
       job: A proxy's, or what :func:`.proxy_job.of_orphan` makes of a pod.
-      lease: That of its :func:`.leases.place`, if there is one.
+      lease: That of its :func:`.leases.lease_key`, if there is one.
       now: The API server's time, in seconds since the epoch.
     """
     metadata: Mapping[str, Any] = job["metadata"]

@@ -99,13 +99,13 @@ async def find(client: Client, namespace: str, wanted: str = "", *, instances: C
     found = await candidates(client, namespace, wanted, instances=instances)
     if len(found) == 1:
         return found[0]
-    place, listed = names.service_of(wanted)[1] or namespace, ", ".join(each.name for each in found)
+    within, listed = names.service_of(wanted)[1] or namespace, ", ".join(each.name for each in found)
     if instances:
         raise ServiceError(
-            f"There are several Pathways services in namespace {place} with slices of {', '.join(sorted(instances))}.",
+            f"There are several Pathways services in namespace {within} with slices of {', '.join(sorted(instances))}.",
             hint=advice("Choose one with {service}: {listed}.", listed=listed),
         )
-    raise ServiceError(f"There are several Pathways services in namespace {place}.", hint=f"Choose one: {listed}.")
+    raise ServiceError(f"There are several Pathways services in namespace {within}.", hint=f"Choose one: {listed}.")
 
 
 async def candidates(
@@ -116,33 +116,33 @@ async def candidates(
     Raises as :func:`find` does where there is none.
     """
     name, within = names.service_of(wanted)
-    place = within or namespace
+    searched = within or namespace
     if name:
         # Reading one object is faster than listing all, and may be allowed where listing is not.
-        found = await objects.find(client, JOBSETS, name, namespace=place)
+        found = await objects.find(client, JOBSETS, name, namespace=searched)
         described = describe(found) if found is not None else None
         if described is not None and (wanted == described.name or same_address(wanted, described.address)):
             return (described,)
-    services = await list_services(client, place)
+    services = await list_services(client, searched)
     exact = [each for each in services if wanted in {"", each.name, each.address}]
     if len(exact) == 1:
         return (exact[0],)
     if not services:
         raise ServiceError(
-            f"There is no Pathways service in namespace {place}.",
+            f"There is no Pathways service in namespace {searched}.",
             hint=advice("Check {namespace} and {context}, or ask your cluster administrator to start a service."),
         )
     if wanted:
         listed = ", ".join(each.name for each in services)
         raise ServiceError(
-            f"There is no Pathways service {wanted} in namespace {place}.", hint=f"Services there: {listed}."
+            f"There is no Pathways service {wanted} in namespace {searched}.", hint=f"Services there: {listed}."
         )
     # A service that does not say its type may have any.
     fitting = [each for each in services if not each.instance_type or set(instances) <= {each.instance_type}]
     if not fitting:
         offered = ", ".join(f"{each.name} ({each.instance_type})" for each in services)
         raise ServiceError(
-            f"No Pathways service in namespace {place} has slices of {', '.join(sorted(instances))}.",
+            f"No Pathways service in namespace {searched} has slices of {', '.join(sorted(instances))}.",
             hint=f"There: {offered}.",
         )
     return tuple([each for each in fitting if not each.ended] or fitting) if instances else services

@@ -299,20 +299,20 @@ async def _unreadable(client: Client, namespace: str) -> list[Finding]:
 
 async def _operator(client: Client, namespace: str) -> list[Finding]:
     """Check that an installed operator lives; no finding where none is installed, or without the permission to look."""
-    places = dict.fromkeys((installation.NAMESPACE, namespace))
-    looks = (objects.find(client, LEASES, names.OPERATOR_LEASE, namespace=each) for each in places)
-    for place, lease in zip(places, await asyncio.gather(*looks, return_exceptions=True), strict=True):
+    namespaces = dict.fromkeys((installation.NAMESPACE, namespace))
+    looks = (objects.find(client, LEASES, names.OPERATOR_LEASE, namespace=each) for each in namespaces)
+    for searched, lease in zip(namespaces, await asyncio.gather(*looks, return_exceptions=True), strict=True):
         if lease is None or isinstance(lease, PathwaysError):
             continue
         if isinstance(lease, BaseException):
             raise lease
         if not leases.is_stale(lease, client.now()):
-            return [Finding("operator", Level.OK, f"an operator in namespace {place} renews its Lease")]
+            return [Finding("operator", Level.OK, f"an operator in namespace {searched} renews its Lease")]
         message = (
-            f"No operator renews Lease {place}/{names.OPERATOR_LEASE}: PathwaysJobs stay pending, and proxies of "
+            f"No operator renews Lease {searched}/{names.OPERATOR_LEASE}: PathwaysJobs stay pending, and proxies of "
             "dead sessions hold their slices until the next connect."
         )
-        return [Finding("operator", Level.WARN, message, f"Look for its pod: kubectl get pods -n {place}")]
+        return [Finding("operator", Level.WARN, message, f"Look for its pod: kubectl get pods -n {searched}")]
     return []
 
 

@@ -68,7 +68,7 @@ class JobParts:
                 found[_uid(job)] = max(map(objects.created, own), default=0.0)
         return found
 
-    def place(self, wanted: str, which: str = "") -> tuple[str, str]:
+    def locate(self, wanted: str, which: str = "") -> tuple[str, str]:
         """Return the pod and the container that are meant.
 
         Args:
@@ -87,7 +87,7 @@ class JobParts:
                 heads = here
             elif part is not None:
                 workers[f"{part.job_index}-{part.host}"] = here
-        on_workers = list(dict.fromkeys(each for place in sorted(workers) for each in workers[place]))
+        on_workers = list(dict.fromkeys(each for worker in sorted(workers) for each in workers[worker]))
         is_a_container = wanted in heads or wanted in on_workers
         container = wanted if is_a_container else PROGRAMS.get(wanted, wanted)
         if not container:
@@ -97,9 +97,9 @@ class JobParts:
             container = main_container(self.manifest)
         if container in heads and not (which and container in on_workers):
             return heads[container], container
-        place = which if "-" in which else f"{which or 0}-0"
-        if container in workers.get(place, ()):
-            return workers[place][container], container
+        worker = which if "-" in which else f"{which or 0}-0"
+        if container in workers.get(worker, ()):
+            return workers[worker][container], container
         if wanted in PROGRAMS or container in on_workers or not self.pods:
             raise ServiceError(
                 f"Job {name} has no pod of its {' '.join(filter(None, (wanted, which)))} now.",

@@ -295,7 +295,7 @@ async def log(
     """
     manifest, jobset = await _get(client, name, namespace)
     parts = await job_parts.fetch(client, manifest, jobset)
-    pod, container = parts.place(container, which)
+    pod, container = parts.locate(container, which)
     lines = pods.logs(client, pod, namespace=namespace, container=container, follow=follow, tail=tail)
     try:
         async with contextlib.aclosing(lines):

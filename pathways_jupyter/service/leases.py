@@ -197,7 +197,7 @@ def is_stale(lease: Object, now: float) -> bool:
     return now > end(lease, now)
 
 
-def place(item: Object) -> tuple[str, str]:
+def lease_key(item: Object) -> tuple[str, str]:
     """Return the namespace and the name of a Lease, or of that of a proxy; see :func:`.proxy_job.of_orphan`."""
     metadata = item["metadata"]
     return str(metadata.get("namespace") or ""), str(item.get("orphan_of") or metadata["name"])

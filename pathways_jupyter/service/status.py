@@ -123,7 +123,7 @@ async def draw_services(
                 each,
                 pods=indices.get(each.namespace, PodIndex()),
                 jobs=[job for job in listed if job["metadata"].get("namespace") == each.namespace],
-                placements={pod: found for (place, pod), found in placements.items() if place == each.namespace},
+                placements={pod: found for (at, pod), found in placements.items() if at == each.namespace},
                 reclaimable=silent.result() if silent is not None else {},
             )
             for each in services
@@ -155,8 +155,8 @@ async def overviews(client: Client, namespace: str = "", name: str = "") -> tupl
       ClusterError: The server could not be reached.
     """
     if name:
-        place = names.service_of(name)[1] or namespace or client.namespace
-        found = await fetch_with_services(client, place, name)
+        within = names.service_of(name)[1] or namespace or client.namespace
+        found = await fetch_with_services(client, within, name)
     elif namespace:
         found = await fetch_with_services(client, namespace)
     else:

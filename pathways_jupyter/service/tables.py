@@ -48,13 +48,13 @@ def tables(
     drawn: Tables = {name: {} for name in EMPTY}
     rows: RowCache = {} if cache is None else cache
     for info, service in services:
-        place = f"{service.namespace}/{service.name}"
+        service_key = f"{service.namespace}/{service.name}"
         chips = tpu.chips_of_hosts(service.instance_type)
-        drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), sum(chips))
+        drawn["services"][service_key] = _service(service_key, info, service, heads.get(service.name, ""), sum(chips))
         held: dict[str, list[str]] = {}
         for each in service.slices:
             key, source = (
-                f"{place}/{each.index}",
+                f"{service_key}/{each.index}",
                 (
                     each,
                     service.availability(each),
@@ -88,9 +88,9 @@ def differences(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict
     )
 
 
-def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: int) -> Row:
+def _service(service_key: str, info: ServiceInfo, service: Service, head: str, chips: int) -> Row:
     return {
-        "id": place,
+        "id": service_key,
         "name": service.name,
         "namespace": service.namespace,
         "address": service.address,

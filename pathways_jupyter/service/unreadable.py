@@ -45,8 +45,8 @@ def number_of(items: Iterable[Object]) -> int:
 def name_of(item: Object) -> str:
     """Return the kind, the place and the user of an object, in words."""
     user = untrusted.SessionLabels.of(item).user
-    place = f"{item['metadata'].get('namespace') or ''}/{item['metadata'].get('name') or ''}"
-    return f"{item.get('kind')} {place}{f' of {user}' if user else ''}"
+    path = f"{item['metadata'].get('namespace') or ''}/{item['metadata'].get('name') or ''}"
+    return f"{item.get('kind')} {path}{f' of {user}' if user else ''}"
 
 
 _ANNOTATIONS: Mapping[str, Callable[[Object, object], bool]] = {

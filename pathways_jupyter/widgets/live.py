@@ -23,7 +23,7 @@ _MAX_LIVE = 3
 logger = logging.getLogger(__name__)
 
 
-class Place:
+class CellOutput:
     """An output that can be drawn repeatedly.
 
     Args:
@@ -62,7 +62,7 @@ class Live(ABC):
     def __init__(self, shell: Any, view: View) -> None:
         self.view = view
         self._shell = shell
-        self._place: Place | None = None
+        self._output: CellOutput | None = None
         self._over = False
         self._lock = threading.Lock()
 
@@ -86,9 +86,9 @@ class Live(ABC):
 
     def _ipython_display_(self) -> None:
         with self._lock:
-            first = self._place is None
-            self._place = Place(self._shell)
-            self._place.draw(self.view)
+            first = self._output is None
+            self._output = CellOutput(self._shell)
+            self._output.draw(self.view)
         if first and not self._over:
             self._begin()
 
@@ -103,8 +103,8 @@ class Live(ABC):
                 return
             self._over = last
             self.view = view
-            if self._place is not None:
-                self._place.draw(view)
+            if self._output is not None:
+                self._output.draw(view)
 
 
 class Watched(Live):

@@ -20,7 +20,7 @@ from pathways_jupyter.base.tpu import MACHINES
 from pathways_jupyter.render.parts import indented, line, muted, remarks, toned
 from pathways_jupyter.render.view import View, drawn
 from pathways_jupyter.session.verdicts import SessionCommand, SessionVerdict
-from pathways_jupyter.widgets.live import Place
+from pathways_jupyter.widgets.live import CellOutput
 
 Act = Callable[[str, Mapping[str, Any]], View | None]
 """Runs a ``%pathways`` command with these values, redraws the card, and returns any other output."""
@@ -42,14 +42,14 @@ class Panel:
 
     def __init__(
         self,
-        place: Place,
+        output: CellOutput,
         draw: Callable[[], None],
         act: Act,
         answer: Callable[[SessionCommand], SessionVerdict],
         cost: Callable[[], str],
         is_unused: Callable[[], bool],
     ) -> None:
-        self._place, self._draw, self._act, self._answer, self._cost = place, draw, act, answer, cost
+        self._output, self._draw, self._act, self._answer, self._cost = output, draw, act, answer, cost
         self._is_unused = is_unused
         self.local = ipywidgets.Checkbox(value=True, description="embedded cluster on this machine", indent=False)
         kinds = sorted({f"{machine.version}:{topology}" for machine in MACHINES for topology in machine.topologies})
@@ -108,7 +108,7 @@ class Panel:
         try:
             shown = self._act(command, values)
         except PathwaysError as error:
-            self._place.draw(drawn(None, line(toned(Tone.FAIL), str(error)), indented(line(muted(error.hint)))))
+            self._output.draw(drawn(None, line(toned(Tone.FAIL), str(error)), indented(line(muted(error.hint)))))
         except KeyboardInterrupt:
             self._draw()
         finally:

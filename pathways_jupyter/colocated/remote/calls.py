@@ -66,12 +66,12 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         called, values, trees = serialization._deserialize(blobs[0])
         if head["object"]:
-            if _place(head, mesh) in head["make"]:
+            if _index(head, mesh) in head["make"]:
                 made, made_args, made_kwargs = serialization._deserialize(blobs[1])
                 objects[head["object"]] = made(*made_args, **made_kwargs)
             called = getattr(held(head["object"]), called)
         variables = _variables(head, inputs, values, trees)
-        args = [variables.pop(f"argument {place}") for place in range(head["positional"])]
+        args = [variables.pop(f"argument {index}") for index in range(head["positional"])]
         result = namespaces.placed(called, head["filename"])(*args, **variables)
         writer = Writer(lambda value: isinstance(value, jax.Array), own=head["own"], unpickle=head["unpickle"])
         written = writer.write(result, "result")
@@ -85,10 +85,10 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
     return answer, parts
 
 
-def _place(head: dict[str, Any], mesh: Any) -> int:
+def _index(head: dict[str, Any], mesh: Any) -> int:
     """Return the place of this host among those of the call."""
     counts, local = head["counts"], set(mesh.local_devices)
-    return next(place for place in range(len(counts)) if mesh.devices.flat[sum(counts[:place])] in local)
+    return next(index for index in range(len(counts)) if mesh.devices.flat[sum(counts[:index])] in local)
 
 
 def _variables(
@@ -96,9 +96,9 @@ def _variables(
 ) -> dict[str, Any]:
     """Put variables together again that `trees.py` has taken apart; an input that is in none is one by itself."""
     arrays = dict(zip(head["inputs"], inputs, strict=True))
-    for name, (tree, leaves, places) in trees.items():
-        for place, key in places.items():
-            leaves[place] = arrays.pop(key)
+    for name, (tree, leaves, keys) in trees.items():
+        for index, key in keys.items():
+            leaves[index] = arrays.pop(key)
         values[name] = jax.tree_util.tree_unflatten(tree, leaves)
     return values | arrays
 
@@ -106,7 +106,7 @@ def _variables(
 def open_feed(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any) -> Done:
     """Start a data-loading iterator; describe its batches."""
     namespaces.remember(head["source"], head["filename"])
-    host, count = _place(head, mesh), len(head["counts"])
+    host, count = _index(head, mesh), len(head["counts"])
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         make = namespaces.placed(serialization._deserialize(blobs[0]), head["filename"])

@@ -50,7 +50,7 @@ def _strip(described: traceback.TracebackException | None, filename: str, depth:
         return
     here = os.path.dirname(__file__) if "__file__" in globals() else f"<{__package__}"
     frames = list(described.stack)
-    first = next((place for place, frame in enumerate(frames) if frame.filename == filename), 0)
+    first = next((index for index, frame in enumerate(frames) if frame.filename == filename), 0)
     frames = frames[first:]
     while frames and frames[0].filename.startswith(here):
         frames.pop(0)

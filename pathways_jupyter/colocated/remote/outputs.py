@@ -104,11 +104,11 @@ def unwrap(row: jax.Array, described: dict[str, Any]) -> jax.Array:
     shape = tuple(described["shape"])
     sharding = shardings.read(described["sharding"], {device.id: device for device in row.sharding.mesh.devices.flat})
     by_device = {shard.device: shard.data for shard in row.addressable_shards}
-    places = sharding.addressable_devices_indices_map(shape)
+    devices = sharding.addressable_devices_indices_map(shape)
     if isinstance(row.dtype, np.dtypes.StringDType):
-        shards = [jax.device_put(np.asarray(by_device[device])[0], device) for device in places]
+        shards = [jax.device_put(np.asarray(by_device[device])[0], device) for device in devices]
     else:
-        shards = [by_device[device][0] for device in places]
+        shards = [by_device[device][0] for device in devices]
     array = jax.make_array_from_single_device_arrays(shape, sharding, shards, dtype=row.dtype)
     return jax.random.wrap_key_data(array, impl=described["keys"]) if described["keys"] else array
 

@@ -40,12 +40,12 @@ def serve(row_bytes: int, request: jax.Array, *inputs: jax.Array) -> jax.Array:
     mesh = request.sharding.mesh
     try:
         arrays = []
-        for place, array in enumerate(inputs):
-            if wrapped := head["wrapped"].get(str(place)):
+        for index, array in enumerate(inputs):
+            if wrapped := head["wrapped"].get(str(index)):
                 array = outputs.unwrap(array, wrapped)
-            elif place in head["free"]:
+            elif index in head["free"]:
                 array = outputs.free(array)
-            if place in head["weak"]:
+            if index in head["weak"]:
                 array = shardings.typed(array, weak_type=True, committed=array.committed)
             arrays.append(array)
         payload = _answer(head, blobs, tuple(arrays), mesh)
@@ -153,7 +153,7 @@ def _spread(payload: bytes, skip: int, counts: list[int], row_bytes: int, mesh: 
             part = payload[skip * count : (skip + row_bytes) * count]
             padded = np.zeros((count, row_bytes), np.uint8)
             padded.reshape(-1)[: len(part)] = np.frombuffer(part, np.uint8)
-            rows.update({first + place: padded[place : place + 1] for place in range(count)})
+            rows.update({first + row: padded[row : row + 1] for row in range(count)})
         first += count
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*mesh.axis_names))
     return jax.make_array_from_callback((mesh.size, row_bytes), sharding, lambda index: rows[index[0].start or 0])

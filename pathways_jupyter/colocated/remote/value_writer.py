@@ -65,19 +65,19 @@ class Writer:
         self._unpickle = unpickle
         self._room = limit
 
-    def write(self, value: Any, place: str) -> Any:
-        """Return `value`, which stands at `place`, as a JSON value.
+    def write(self, value: Any, path: str) -> Any:
+        """Return `value`, which stands at `path`, as a JSON value.
 
         Raises:
           TypeError: It cannot be sent at all; the message names it by its place.
           TooLargeError: It is larger than the limit.
         """
         try:
-            return self._write(value, place)
+            return self._write(value, path)
         except RecursionError:
-            raise TypeError(f"{place} is nested too deeply to be sent back, or holds itself.") from None
+            raise TypeError(f"{path} is nested too deeply to be sent back, or holds itself.") from None
 
-    def _write(self, value: Any, place: str) -> Any:
+    def _write(self, value: Any, path: str) -> Any:
         kind = type(value)
         self._spend(_WORD_BYTES)
         if value is None or kind in (bool, float):
@@ -93,11 +93,11 @@ class Writer:
         if kind in (bytes, bytearray):
             return [kind.__name__, self._part(value)]
         if kind in _SEQUENCES:
-            return [_SEQUENCES[kind], [self._write(each, f"{place}[{at}]") for at, each in enumerate(value)]]
+            return [_SEQUENCES[kind], [self._write(each, f"{path}[{at}]") for at, each in enumerate(value)]]
         if kind in _MAPPINGS:
-            return [_MAPPINGS[kind], self._pairs(value, place)]
+            return [_MAPPINGS[kind], self._pairs(value, path)]
         if kind is collections.defaultdict and value.default_factory in _FACTORIES:
-            return ["defaultdict", self._pairs(value, place), _FACTORIES[value.default_factory]]
+            return ["defaultdict", self._pairs(value, path), _FACTORIES[value.default_factory]]
         if kind in _TEXTS:
             text = value.isoformat() if hasattr(value, "isoformat") else str(value)
             # No text has it: whether a time is the second of two, when a clock is set back.
@@ -106,22 +106,21 @@ class Writer:
             return ["timedelta", value.days, value.seconds, value.microseconds]
         if isinstance(value, (jax.Array, np.ndarray)) and self._is_array(value):
             # One that is there several times is sent once.
-            name = self._names.setdefault(id(value), place)
+            name = self._names.setdefault(id(value), path)
             self.arrays[name] = value
             return ["array", name]
         if isinstance(value, io.IOBase):
             # A pickler would read all of it.
-            raise TypeError(f"{place} is an open file, which stays where it is.")
-        found = self._numpy(value, place) or self._fields(value, place)
-        return found or self._other(value, place)
+            raise TypeError(f"{path} is an open file, which stays where it is.")
+        found = self._numpy(value, path) or self._fields(value, path)
+        return found or self._other(value, path)
 
-    def _pairs(self, value: dict[Any, Any], place: str) -> list[Any]:
+    def _pairs(self, value: dict[Any, Any], path: str) -> list[Any]:
         return [
-            [self._write(key, f"a key of {place}"), self._write(each, f"{place}[{key!r}]")]
-            for key, each in value.items()
+            [self._write(key, f"a key of {path}"), self._write(each, f"{path}[{key!r}]")] for key, each in value.items()
         ]
 
-    def _numpy(self, value: Any, place: str) -> list[Any] | None:
+    def _numpy(self, value: Any, path: str) -> list[Any] | None:
         """Write NumPy's and JAX's values; None for anything else, and for those that only they themselves can read."""
         if isinstance(value, np.dtype):
             found = _described(value)
@@ -135,7 +134,7 @@ class Writer:
             return None
         array = np.asarray(value)
         if array.dtype == object or isinstance(array.dtype, np.dtypes.StringDType):
-            items = [self._write(each, f"{place}[{at}]") for at, each in enumerate(array.ravel().tolist())]
+            items = [self._write(each, f"{path}[{at}]") for at, each in enumerate(array.ravel().tolist())]
             return ["objects", "object" if array.dtype == object else "string", list(array.shape), items]
         described = _described(array.dtype)
         if described is None:
@@ -148,7 +147,7 @@ class Writer:
             else ["numpy", described, list(array.shape), data]
         )
 
-    def _fields(self, value: Any, place: str) -> list[Any] | None:
+    def _fields(self, value: Any, path: str) -> list[Any] | None:
         """Write a dataclass or named tuple that the notebook has defined, field by field."""
         kind = type(value)
         module = getattr(kind, "__module__", None)
@@ -163,15 +162,15 @@ class Writer:
             pairs, name = [(each, getattr(value, each)) for each in fields if hasattr(value, each)], "dataclass"
         else:
             return None
-        written = [[each, self._write(part, f"{place}.{each}")] for each, part in pairs]
+        written = [[each, self._write(part, f"{path}.{each}")] for each, part in pairs]
         return [name, module, kind.__qualname__, written]
 
-    def _other(self, value: Any, place: str) -> list[Any]:
+    def _other(self, value: Any, path: str) -> list[Any]:
         """Write what has no kind: pickled, but for the arrays in it, if the notebook's user trusts this host."""
         if not self._unpickle:
-            return ["other", place, type(value).__name__]
+            return ["other", path, type(value).__name__]
         flat, tree = jax.tree_util.tree_flatten_with_path(value)
-        names = [f"{place}{jax.tree_util.keystr(path)}" for path, _ in flat]
+        names = [f"{path}{jax.tree_util.keystr(leaf_path)}" for leaf_path, _ in flat]
         arrays = {at: leaf for at, (_, leaf) in enumerate(flat) if self._is_array(leaf)}
         leaves = [None if at in arrays else leaf for at, (_, leaf) in enumerate(flat)]
         parts = dict(zip(names, leaves))  # noqa: B905 - Python 3.10
@@ -187,7 +186,7 @@ class Writer:
                 except Exception as reason:
                     kind = type(part).__name__
                     raise TypeError(f"{name} is a {kind}, which cannot be sent back: {reason}") from None
-            raise TypeError(f"{place} cannot be sent back: {error}") from None
+            raise TypeError(f"{path} cannot be sent back: {error}") from None
         return [
             "pickle",
             self._part(data),

@@ -114,13 +114,13 @@ def _resources(registry: Registry, group: str, version: str) -> Object:
         for review_group, review_version, kind, plural in REVIEWS
         if (review_group, review_version) == (group, version)
     ]
-    place = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": place, "resources": listed}
+    path = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": path, "resources": listed}
 
 
-def _openapi(registry: Registry, place: str) -> Object | None:
-    """Return the document of OpenAPI version 3 at `place`, or the list of all when that is empty."""
-    places: dict[str, Object] = {}
+def _openapi(registry: Registry, path: str) -> Object | None:
+    """Return the document of OpenAPI version 3 at `path`, or the list of all when that is empty."""
+    documents: dict[str, Object] = {}
     for each in registry:
         if each == VISIBLE_QUEUES:
             continue
@@ -136,17 +136,17 @@ def _openapi(registry: Registry, place: str) -> Object | None:
             "responses": {"200": {"description": "OK"}},
         }
         empty: Object = {"openapi": "3.0.0", "info": _INFO, "paths": {}, "components": {"schemas": {}}}
-        document = places.setdefault(home, empty)
+        document = documents.setdefault(home, empty)
         document["paths"][root] = {"post": {"x-kubernetes-action": "post", **operation}}
         document["paths"][f"{root}/{{name}}"] = {
             verb: {"x-kubernetes-action": verb, **operation} for verb in ("get", "put", "patch", "delete")
         }
         schema = {"type": "object", "description": _NO_FIELDS, "x-kubernetes-group-version-kind": [kind]}
         document["components"]["schemas"][each.kind] = schema
-    if place:
-        return places.get(place)
+    if path:
+        return documents.get(path)
     addresses = {}
-    for home, document in places.items():
+    for home, document in documents.items():
         # By the hash, clients can cache a document until it changes.
         mark = hashlib.sha256(encode(document)).hexdigest()[:32].upper()
         addresses[home] = {"serverRelativeURL": f"/openapi/v3/{home}?hash={mark}"}

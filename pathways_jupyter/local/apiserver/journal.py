@@ -20,7 +20,7 @@ from typing import Any
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver.watch_delivery import ObjectState
 
-Place = tuple[tuple[str, str], str, str]
+JournalKey = tuple[tuple[str, str], str, str]
 """Type key, namespace and name of an object."""
 
 _RESERVE_BYTES = 512 * 1024
@@ -32,7 +32,7 @@ class JournalEntry:
     """One line: an object's new state, or its last one if it was deleted."""
 
     revision: int
-    place: Place
+    key: JournalKey
     object: dict[str, Any]
     deleted: bool
 
@@ -66,8 +66,8 @@ class Journal:
                     base = int(read["base"])
                 else:
                     group, plural, namespace, name = read["at"]
-                    place = ((group, plural), namespace, name)
-                    entries.append(JournalEntry(int(read["rev"]), place, read["object"], "deleted" in read))
+                    key = ((group, plural), namespace, name)
+                    entries.append(JournalEntry(int(read["rev"]), key, read["object"], "deleted" in read))
             except (ValueError, KeyError, TypeError) as error:
                 raise LocalClusterError(
                     f"{self._path}, line {number} cannot be read: {error}.",
@@ -80,13 +80,13 @@ class Journal:
         self.lines = len(entries)
         return base, entries
 
-    def append(self, revision: int, place: Place, record: ObjectState, *, created: bool, deleted: bool) -> None:
+    def append(self, revision: int, key: JournalKey, record: ObjectState, *, created: bool, deleted: bool) -> None:
         """Append one change.
 
         Raises:
           OSError: It cannot be written, for example because the disk is full; the file is as it was.
         """
-        line = _line(revision, place, record, deleted)
+        line = _line(revision, key, record, deleted)
         if created:
             self._keep_reserve()
         try:
@@ -98,7 +98,7 @@ class Journal:
             self._write(line)
         self.lines += 1
 
-    def rewrite(self, revision: int, places: Sequence[tuple[Place, ObjectState]]) -> None:
+    def rewrite(self, revision: int, records: Sequence[tuple[JournalKey, ObjectState]]) -> None:
         """Replace the file by one with only the objects that exist at `revision`.
 
         Raises:
@@ -108,8 +108,8 @@ class Journal:
         draft.unlink(missing_ok=True)
         file = _open(draft)
         lines = [json.dumps({"base": revision}).encode() + b"\n"]
-        for place, record in places:
-            lines.append(_line(int(record.object["metadata"]["resourceVersion"]), place, record, False))
+        for key, record in records:
+            lines.append(_line(int(record.object["metadata"]["resourceVersion"]), key, record, False))
         try:
             _write_all(file, b"".join(lines))
         except OSError:
@@ -118,7 +118,7 @@ class Journal:
             raise
         os.replace(draft, self._path)
         self._file.close()
-        self._file, self._size, self.lines = file, sum(map(len, lines)), len(places)
+        self._file, self._size, self.lines = file, sum(map(len, lines)), len(records)
 
     def _write(self, line: bytes) -> None:
         try:
@@ -154,8 +154,8 @@ def _write_all(file: FileIO, data: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-def _line(revision: int, place: Place, record: ObjectState, deleted: bool) -> bytes:
-    (group, plural), namespace, name = place
+def _line(revision: int, key: JournalKey, record: ObjectState, deleted: bool) -> bytes:
+    (group, plural), namespace, name = key
     head = json.dumps({"rev": revision, "at": [group, plural, namespace, name]}, separators=(",", ":"))
     mark = ',"deleted":true' if deleted else ""
     return b'%s%s,"object":%s}\n' % (head[:-1].encode(), mark.encode(), record.encoded)

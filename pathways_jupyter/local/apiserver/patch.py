@@ -90,8 +90,8 @@ def strategic_patch(target: Any, patch: Any, field: str = "") -> Any:
         elif name == "$setElementOrder":
             # Elements that the order does not name go to the end.
             key = _merge_key(field, elements)
-            places = [{key: each.get(key)} if key and isinstance(each, dict) else each for each in elements]
-            ranks = [values.index(place) if place in values else len(values) for place in places]
+            keys = [{key: each.get(key)} if key and isinstance(each, dict) else each for each in elements]
+            ranks = [values.index(element_key) if element_key in values else len(values) for element_key in keys]
             result[field] = [elements[index] for index in sorted(range(len(elements)), key=ranks.__getitem__)]
     return result
 
@@ -115,11 +115,11 @@ def _strategic_list(target: list[Any], patch: list[Any], field: str) -> list[Any
         return [clone(each) for each in patch]
     result = list(target)
     for each in patch:
-        place = next((i for i, old in enumerate(result) if old.get(key) == each.get(key)), None)
+        index = next((i for i, old in enumerate(result) if old.get(key) == each.get(key)), None)
         if each.get("$patch") == "delete":
             result = [old for old in result if old.get(key) != each.get(key)]
-        elif place is None:
+        elif index is None:
             result.append(strategic_patch({}, each))
         else:
-            result[place] = strategic_patch(result[place], each)
+            result[index] = strategic_patch(result[index], each)
     return result

@@ -217,8 +217,8 @@ class Registry:
     def forget(self, definition: Object) -> None:
         """Stop serving what a ``CustomResourceDefinition`` describes."""
         key = (definition["spec"]["group"], definition["spec"]["names"]["plural"])
-        for place in [place for place, each in self._types.items() if each.custom and each.key == key]:
-            del self._types[place]
+        for stored in [stored for stored, each in self._types.items() if each.custom and each.key == key]:
+            del self._types[stored]
 
 
 JOBSETS = ResourceType(

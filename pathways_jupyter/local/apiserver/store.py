@@ -22,7 +22,7 @@ from pathways_jupyter.local.apiserver import (
 )
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.journal import Journal, Place
+from pathways_jupyter.local.apiserver.journal import Journal, JournalKey
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test
@@ -45,7 +45,7 @@ class Store:
         self.revision = 0
         self._base: int = 0
         self._tables = defaultdict[tuple[str, str], Table](lambda: Table(oldest=self._base))
-        self._dependents: dict[str, set[Place]] = {}
+        self._dependents: dict[str, set[JournalKey]] = {}
         self._journal = Journal(path) if path is not None else None
         self._load()
         if not self.revision:
@@ -241,11 +241,11 @@ class Store:
 
     def compact(self) -> None:
         """Replace the journal by one with only the objects that exist."""
-        places: list[tuple[Place, ObjectState]] = []
+        records: list[tuple[JournalKey, ObjectState]] = []
         for key, table in self._tables.items():
-            places += [((key, *place), record) for place, record in table.objects.items()]
+            records += [((key, *place), record) for place, record in table.objects.items()]
         if self._journal is not None:
-            self._journal.rewrite(self.revision, places)
+            self._journal.rewrite(self.revision, records)
 
     def close(self) -> None:
         """End every watch and close the file."""
@@ -278,16 +278,16 @@ class Store:
         # By this, clients see when the server received a write, whatever the clock of its author says.
         writer = {"manager": "unknown", "operation": "Update", "apiVersion": obj["apiVersion"], "time": strategy.now()}
         metadata["managedFields"] = [{**writer, "fieldsType": "FieldsV1", "fieldsV1": {}}]
-        place: Place = (resource.key, metadata.get("namespace", ""), metadata["name"])
+        journal_key: JournalKey = (resource.key, metadata.get("namespace", ""), metadata["name"])
         record, deleted = ObjectState(obj), kind is WatchEventType.DELETED
         # Written before watchers see it: a restart must not take back a change that a client has seen.
         if self._journal is not None:
             created = kind is WatchEventType.ADDED
             try:
-                self._journal.append(self.revision, place, record, created=created, deleted=deleted)
+                self._journal.append(self.revision, journal_key, record, created=created, deleted=deleted)
             except OSError as error:
                 raise api_errors.not_stored(error) from error
-        previous = self._place(place, record, deleted)
+        previous = self._put(journal_key, record, deleted)
         self._tables[resource.key].publish(WatchEvent(kind, record, previous, self.revision))
         if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(
             len(table.objects) for table in self._tables.values()
@@ -308,19 +308,19 @@ class Store:
             self._end_namespace(metadata["namespace"])
         return obj
 
-    def _place(self, place: Place, record: ObjectState, deleted: bool) -> ObjectState | None:
+    def _put(self, journal_key: JournalKey, record: ObjectState, deleted: bool) -> ObjectState | None:
         """Store an object's state, or remove it; return the previous one."""
-        key, namespace, name = place
+        key, namespace, name = journal_key
         objects = self._tables[key].objects
         previous = objects.pop((namespace, name), None)
         for uid in _owners(previous) - (set() if deleted else _owners(record)):
-            self._dependents[uid].discard(place)
+            self._dependents[uid].discard(journal_key)
             if not self._dependents[uid]:
                 del self._dependents[uid]
         if not deleted:
             objects[namespace, name] = record
             for uid in _owners(record):
-                self._dependents.setdefault(uid, set()).add(place)
+                self._dependents.setdefault(uid, set()).add(journal_key)
         return previous
 
     def _load(self) -> None:
@@ -331,11 +331,11 @@ class Store:
         for entry in entries:
             self.revision = max(self.revision, entry.revision)
             record = ObjectState(entry.object)
-            previous = self._place(entry.place, record, entry.deleted)
+            previous = self._put(entry.key, record, entry.deleted)
             if entry.revision > self._base:
                 kind = WatchEventType.MODIFIED if previous else WatchEventType.ADDED
                 kind = WatchEventType.DELETED if entry.deleted else kind
-                self._tables[entry.place[0]].publish(WatchEvent(kind, record, previous, entry.revision))
+                self._tables[entry.key[0]].publish(WatchEvent(kind, record, previous, entry.revision))
         for definition in self.list(CRDS):
             self.resources.define(definition)
 

@@ -154,7 +154,7 @@ class Table:
 
     def select(self, namespace: str, test: Test | None) -> list[ObjectState]:
         """Return objects in order of namespace and name; of all namespaces when `namespace` is empty."""
-        found = [self.objects[place] for place in sorted(self.objects) if namespace in ("", place[0])]
+        found = [self.objects[key] for key in sorted(self.objects) if namespace in ("", key[0])]
         return found if test is None else [record for record in found if test(record.object)]
 
     def watch(self, namespace: str, since: int | None, test: Test | None) -> Watch:

@@ -240,8 +240,8 @@ def _container(container: Object, where: str, names: set[str], volumes: set[Any]
         if mount.get("name") not in volumes:
             yield f"{where}.volumeMounts[{index}].name", f'Not found: "{mount.get("name")}"'
         if mount.get("mountPath") in paths:
-            place = mount["mountPath"]
-            yield f"{where}.volumeMounts[{index}].mountPath", f'Invalid value: "{place}": must be unique'
+            mount_path = mount["mountPath"]
+            yield f"{where}.volumeMounts[{index}].mountPath", f'Invalid value: "{mount_path}": must be unique'
         paths.add(mount.get("mountPath"))
     yield from _resources(container.get("resources") or {}, f"{where}.resources")
 

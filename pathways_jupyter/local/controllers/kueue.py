@@ -137,8 +137,8 @@ class KueueController(Reconciler):
         flavor, quota = _quota(home) if home else ("", Amounts())
         own = [each for each in workloads if self._cluster_queue(each) == cluster]
         if kind is LOCAL_QUEUES:
-            place = metadata["namespace"], metadata["name"]
-            own = [each for each in own if (each["metadata"]["namespace"], each["spec"]["queueName"]) == place]
+            key = metadata["namespace"], metadata["name"]
+            own = [each for each in own if (each["metadata"]["namespace"], each["spec"]["queueName"]) == key]
         held = list(filter(holds, own))
         resources = [{"name": name, "total": _text(_used(held)[name])} for name in quota]
         status: Object = {

@@ -33,7 +33,7 @@ def mount(
         for each in pod["spec"].get("volumes") or ()
         if each.get("persistentVolumeClaim")
     }
-    places: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for each in container.get("volumeMounts") or ():
         claim = claims.get(each["name"])
         if claim is None:
@@ -41,19 +41,19 @@ def mount(
         found = store.find(PERSISTENT_VOLUME_CLAIMS, pod["metadata"]["namespace"], claim)
         if found is None:
             raise SpecError(f'persistentvolumeclaim "{claim}" not found')
-        place = _volume(directory, found) / str(each.get("subPath") or "")
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        source = _volume(directory, found) / str(each.get("subPath") or "")
+        source.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = str(each["mountPath"]).rstrip("/")
         link = root / path.lstrip("/")
         if not link.is_symlink():
             link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            link.symlink_to(place)
-        places[path] = place
+            link.symlink_to(source)
+        paths[path] = source
     moved = dict(variables)
     for name, value in variables.items():
-        for path, place in places.items():
+        for path, source in paths.items():
             if value == path or value.startswith(f"{path}/"):
-                moved[name] = f"{place}{value[len(path) :]}"
+                moved[name] = f"{source}{value[len(path) :]}"
                 break
     return moved
 

@@ -239,13 +239,13 @@ class _Function:
                 f" {declared['dtype']}{declared['shape']} was declared"
             )
         shards = {shard.device.id: shard.data for shard in value.addressable_shards}
-        places = {device: self._aliases.get(device, device) for device in declared["devices"]}
-        if set(shards) != set(places.values()):
+        aliases = {device: self._aliases.get(device, device) for device in declared["devices"]}
+        if set(shards) != set(aliases.values()):
             raise TypeError(
                 f"the function returned an array on devices {sorted(shards)} of this host, declared were"
-                f" {sorted(places.values())}"
+                f" {sorted(aliases.values())}"
             )
-        return {device: shards[place] for device, place in places.items()}
+        return {device: shards[alias] for device, alias in aliases.items()}
 
 
 _unpickling = threading.Lock()

@@ -331,20 +331,20 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Co
         return None
     *_, name, pod, state = min(found, key=lambda each: each[:5])
     where = role(pod)
-    place = "" if where == "head" and name == main else f"{where}, container {name}"
+    position = "" if where == "head" and name == main else f"{where}, container {name}"
     # The kubelet's own reason to end a pod, such as Evicted, explains the exit codes of its containers.
     reasons = [(pod.get("status") or {}).get(each) for each in ("reason", "message")]
     ended, waits = state.get("terminated") or {}, state.get("waiting") or {}
     if not ended:
         why = ": ".join(filter(None, (untrusted.text(waits.get("reason")), untrusted.text(waits.get("message")))))
         said = ", ".join(filter(None, (*reasons, f"it never started ({why or 'no reason is known'})")))
-        return ContainerFailure(pod["metadata"]["name"], name, place, said, has_log=False)
+        return ContainerFailure(pod["metadata"]["name"], name, position, said, has_log=False)
     code = int(ended["exitCode"])
     number = code - 128
     named_signal = f" ({signal.Signals(number).name})" if number in {*signal.Signals} else ""
     reasons += [ended.get("reason") if ended.get("reason") != "Error" else "", ended.get("message")]
     said = ", ".join(filter(None, (*reasons, f"exit code {code}{named_signal}")))
-    return ContainerFailure(pod["metadata"]["name"], name, place, said, has_log=code not in _KILLED)
+    return ContainerFailure(pod["metadata"]["name"], name, position, said, has_log=code not in _KILLED)
 
 
 class _Rank(IntEnum):

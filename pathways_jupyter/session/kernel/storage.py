@@ -59,7 +59,7 @@ class AdoptedStorage:
         if (export := getattr(jaxlib, "export_to_xprof", None)) is not None:
             # From JAX 0.12 on, instead of the session's method.
             def export_to_xprof(data: Any, log_dir: str, **options: Any) -> None:
-                _export(lambda place: export(data, place, **options), log_dir)
+                _export(lambda directory: export(data, directory, **options), log_dir)
 
             self._replace(jaxlib, "export_to_xprof", export_to_xprof)
 
@@ -135,11 +135,11 @@ def _export(write: Callable[[str], None], log_dir: str) -> None:
                 _upload(path, f"{log_dir}/{path.relative_to(written)}")
 
 
-def _upload(path: Path, place: str) -> None:
+def _upload(path: Path, address: str) -> None:
     # Here, because each connect would have to wait for this import.
     import requests
 
-    bucket, _, name = place.removeprefix(_SCHEME).partition("/")
+    bucket, _, name = address.removeprefix(_SCHEME).partition("/")
     with path.open("rb") as file:
         requests.post(
             f"{os.environ[STORAGE_HOST]}/upload/storage/v1/b/{bucket}/o",

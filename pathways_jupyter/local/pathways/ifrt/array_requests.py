@@ -31,8 +31,8 @@ def make_array(session: IfrtSession, message: Any, body: Any) -> None:
     spec = values.read_spec(message, session.machine.shardings)
     if message.layout.serialized_layout.type_name:
         raise statuses.unimplemented("arrays cannot be made with a layout of their own")
-    places = range(len(spec.sharding.device_ids))
-    (body.array_handle,) = _from_host(session, [message.array_handle], spec, [(message, places, spec.shape)])
+    shards = range(len(spec.sharding.device_ids))
+    (body.array_handle,) = _from_host(session, [message.array_handle], spec, [(message, shards, spec.shape)])
 
 
 def make_sharded_arrays(session: IfrtSession, message: Any, body: Any) -> None:
@@ -204,11 +204,11 @@ def _from_host(
     def work(_: list[Any]) -> tuple[list[Any], None]:
         devices.check_up(spec.sharding.device_ids)
         shards: list[Any] = [None] * len(spec.sharding.device_ids)
-        for (buffer, places, shape), promise in zip(parts, buffers, strict=True):
+        for (buffer, indices, shape), promise in zip(parts, buffers, strict=True):
             strides = tuple(buffer.byte_strides.strides) if buffer.HasField("byte_strides") else None
             shard = values.read_host(promise.get(), spec.kind, shape, strides)
-            for place in places:
-                shards[place] = shard
+            for index in indices:
+                shards[index] = shard
         return [values.from_host(spec, shards, [devices.jax_devices[each] for each in spec.sharding.device_ids])], None
 
     session_arrays.launch(work, [], arrays, after=buffers)
@@ -252,9 +252,9 @@ def _copied(machine: Machine, target: ArraySpec, sources: list[Any]) -> tuple[li
     devices.check_up(target.sharding.device_ids)
     if target.is_strings:
         return [values.join(target, values.split(sources[0]))], None
-    places = xc.DeviceList(tuple(devices.jax_devices[each] for each in target.sharding.device_ids))
+    device_list = xc.DeviceList(tuple(devices.jax_devices[each] for each in target.sharding.device_ids))
     (copied,) = xc.batched_copy_array_to_devices_with_sharding(
-        sources, [places], [target.sharding.jax], [xc.ArrayCopySemantics.ALWAYS_COPY]
+        sources, [device_list], [target.sharding.jax], [xc.ArrayCopySemantics.ALWAYS_COPY]
     )
     return [copied], copied
 

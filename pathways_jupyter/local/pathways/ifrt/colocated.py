@@ -152,8 +152,8 @@ class PythonExecutable(OpaqueExecutable):
         for each in running:
             header, parts = each.result()
             rest = iter(parts)
-            for shards, spec, places in zip(results, self._outputs, header["outputs"], strict=True):
-                for device in places:
+            for shards, spec, devices in zip(results, self._outputs, header["outputs"], strict=True):
+                for device in devices:
                     part, shape = next(rest), spec.sharding.shard_shape(spec.shape)
                     if spec.is_strings:
                         shards[device] = tuple(sidecar_protocol.unpack_strings(part, math.prod(shape)))
@@ -169,14 +169,14 @@ class PythonExecutable(OpaqueExecutable):
         host = self._sidecars.host(number)
         if self._number not in host.loaded:
             self._load_on(host)
-        places = [self._on(number, spec) for spec in self._inputs]
+        targets = [self._on(number, spec) for spec in self._inputs]
         parts = []
-        for spec, shards, devices in zip(self._inputs, inputs, places, strict=True):
+        for spec, shards, devices in zip(self._inputs, inputs, targets, strict=True):
             for device in devices:
                 shard = shards[spec.sharding.device_ids.index(device)]
                 parts.append(sidecar_protocol.pack_strings(shard) if spec.is_strings else values.to_host(shard, None))
         shapes = [list(spec.sharding.shard_shape(spec.shape)) for spec in self._inputs]
-        return host.request("call", parts, function=self._number, inputs=places, shapes=shapes)
+        return host.request("call", parts, function=self._number, inputs=targets, shapes=shapes)
 
     def _on(self, host: int, spec: ArraySpec) -> list[int]:
         return [each for each in spec.sharding.device_ids if self._devices.all[each].host == host]

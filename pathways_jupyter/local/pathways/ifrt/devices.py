@@ -117,9 +117,9 @@ def _chips(slices: Sequence[InstanceType]) -> Iterable[Device]:
     chip = first_host = 0
     for slice_index, instance in enumerate(slices):
         x_axis, y_axis = instance.shape[0], instance.shape[1]
-        for place in range(instance.chips):
-            coords = (place % x_axis, place // x_axis % y_axis, place // (x_axis * y_axis))
-            host = first_host + place // instance.chips_per_host
+        for index in range(instance.chips):
+            coords = (index % x_axis, index // x_axis % y_axis, index // (x_axis * y_axis))
+            host = first_host + index // instance.chips_per_host
             yield Device(chip, chip, slice_index, host, instance.machine.device_kind, coords)
             chip += 1
         first_host += instance.hosts

@@ -80,8 +80,8 @@ class XlaExecutable:
         requested = messages.XlaCompileOptions.FromString(options).compile_options
         self.name = program.name
         self.device_ids = _device_ids(requested.executable_build_options)
-        places = xc.DeviceList(tuple(machine.devices.jax_devices[each] for each in self.device_ids))
-        executable = machine.devices.client.compile_and_load(program.code, places, _compile_options(requested))
+        device_list = xc.DeviceList(tuple(machine.devices.jax_devices[each] for each in self.device_ids))
+        executable = machine.devices.client.compile_and_load(program.code, device_list, _compile_options(requested))
         self._executable = executable
         self._machine = machine
         # The arguments whose memory becomes a result's.
@@ -219,7 +219,7 @@ def _donated(executable: Any) -> list[int]:
     """
     (module,) = executable.hlo_modules()
     aliases = _ALIAS.findall(module.to_string().partition("\n")[0])
-    return sorted({int(place or argument) for argument, place in aliases})
+    return sorted({int(output or argument) for argument, output in aliases})
 
 
 class OpaqueExecutable:

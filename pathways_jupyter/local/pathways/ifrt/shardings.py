@@ -46,15 +46,15 @@ class Sharding:
         from jax._src.lib import xla_client as xc
         from jax._src.sharding_impls import GSPMDSharding
 
-        places = tuple(self._devices.jax_devices[each] for each in self.device_ids)
+        jax_devices = tuple(self._devices.jax_devices[each] for each in self.device_ids)
         if self._type_name == _SINGLE:
-            return jax.sharding.SingleDeviceSharding(places[0], memory_kind=self.memory_kind)
+            return jax.sharding.SingleDeviceSharding(jax_devices[0], memory_kind=self.memory_kind)
         partitioning = xc.OpSharding()
         if self._type_name == _HLO:
             partitioning.ParseFromString(self._message.xla_op_sharding)
         else:
-            _partition_evenly(partitioning, self._message.shape.dims, self._message.shard_shape.dims, len(places))
-        return GSPMDSharding(places, partitioning, memory_kind=self.memory_kind)
+            _partition_evenly(partitioning, self._message.shape.dims, self._message.shard_shape.dims, len(jax_devices))
+        return GSPMDSharding(jax_devices, partitioning, memory_kind=self.memory_kind)
 
     def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of each shard of an array of this shape."""

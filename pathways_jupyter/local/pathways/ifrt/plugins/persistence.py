@@ -25,7 +25,7 @@ from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 _MLIR_PREFIXES = {"pred": "i1", "s": "i", "u": "ui"}
 
 
-class _Place:
+class _StoredArray:
     """Path of one array, and the time limit of a request about it."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
@@ -61,9 +61,9 @@ class _Persistence(OpaqueExecutable):
     kind = "requests about arrays in a bucket"
 
     def __init__(self, requests: Sequence[Mapping[str, Any]], machine: Machine) -> None:
-        self._places = [_Place(each) for each in requests]
+        self._arrays = [_StoredArray(each) for each in requests]
         self._machine = machine
-        self.device_ids = tuple(dict.fromkeys(device for place in self._places for device in place.device_ids))
+        self.device_ids = tuple(dict.fromkeys(device for array in self._arrays for device in array.device_ids))
         if not self.device_ids:
             raise statuses.invalid("a request about arrays in a bucket names at least one array and one device")
 
@@ -84,8 +84,8 @@ class Write(_Persistence):
 
     def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
         """Return nothing."""
-        if len(inputs) != len(self._places):
-            raise statuses.invalid(f"{len(self._places)} arrays are to be written, and {len(inputs)} were given")
+        if len(inputs) != len(self._arrays):
+            raise statuses.invalid(f"{len(self._arrays)} arrays are to be written, and {len(inputs)} were given")
         return []
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
@@ -95,25 +95,25 @@ class Write(_Persistence):
         def work(sources: list[Any]) -> list[Any]:
             begun = time.monotonic()
             writes = [
-                (place, self._write(place, spec, source, begun + place.timeout))
-                for place, spec, source in zip(self._places, specs, sources, strict=True)
+                (array, self._write(array, spec, source, begun + array.timeout))
+                for array, spec, source in zip(self._arrays, specs, sources, strict=True)
             ]
-            for place, futures in writes:
+            for array, futures in writes:
                 for future in futures:
-                    place.result(future, begun + place.timeout)
+                    array.result(future, begun + array.timeout)
             return []
 
         return self._launch(work, inputs, outputs)
 
     @staticmethod
-    def _write(place: _Place, spec: ArraySpec | None, source: Any, deadline: float) -> list[Any]:
+    def _write(array: _StoredArray, spec: ArraySpec | None, source: Any, deadline: float) -> list[Any]:
         """Start to write one array; each shard once, however many devices have it."""
         assert spec is not None
         if spec.is_strings:
             raise statuses.unimplemented("arrays of strings cannot be written to a bucket")
         shape, chunks = list(spec.shape), [max(1, each) for each in spec.sharding.shard_shape(spec.shape)]
         metadata = {"shape": shape, "chunks": chunks, "compressor": None}
-        store = place.open(
+        store = array.open(
             deadline,
             spec={"metadata": metadata},
             dtype=_tensorstore().dtype(dtypes.to_numpy(spec.kind)),
@@ -133,10 +133,10 @@ class Read(_Persistence):
     def __init__(self, requests: Sequence[Mapping[str, Any]], machine: Machine) -> None:
         super().__init__(requests, machine)
         self._specs = []
-        for place, request in zip(self._places, requests, strict=True):
+        for array, request in zip(self._arrays, requests, strict=True):
             shape = tuple(request["shape"]["dimensions"])
             kind = _kind(request["shape"]["xla_primitive_type_str"])
-            self._specs.append(ArraySpec(kind, shape, machine.shardings.over(place.device_ids, place.partitioning)))
+            self._specs.append(ArraySpec(kind, shape, machine.shardings.over(array.device_ids, array.partitioning)))
 
     def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
         """Return the outputs that the client declared."""
@@ -149,31 +149,31 @@ class Read(_Persistence):
         def work(_: list[Any]) -> list[Any]:
             begun = time.monotonic()
             reads = [
-                (place, spec, self._read(place, spec, begun + place.timeout))
-                for place, spec in zip(self._places, self._specs, strict=True)
+                (array, spec, self._read(array, spec, begun + array.timeout))
+                for array, spec in zip(self._arrays, self._specs, strict=True)
             ]
-            return [self._arrived(place, spec, read, begun + place.timeout) for place, spec, read in reads]
+            return [self._arrived(array, spec, read, begun + array.timeout) for array, spec, read in reads]
 
         return self._launch(work, inputs, outputs)
 
     @staticmethod
-    def _read(place: _Place, spec: ArraySpec, deadline: float) -> dict[str, Any]:
+    def _read(array: _StoredArray, spec: ArraySpec, deadline: float) -> dict[str, Any]:
         """Start to read one array; each part once, by the text of its index.
 
         Raises:
           IfrtStatusError: It has another shape or element type.
         """
-        store = place.open(deadline, open=True)
+        store = array.open(deadline, open=True)
         dtype = dtypes.to_numpy(spec.kind)
         if tuple(store.shape) != spec.shape or store.dtype.numpy_dtype != dtype:
             raise statuses.invalid(
-                f"{place} is {store.dtype.name}{list(store.shape)}, and {dtype.name}{list(spec.shape)} was asked for"
+                f"{array} is {store.dtype.name}{list(store.shape)}, and {dtype.name}{list(spec.shape)} was asked for"
             )
         parts = spec.sharding.jax.addressable_devices_indices_map(spec.shape).values()
         return {text: store[index].read() for text, index in {str(each): each for each in parts}.items()}
 
-    def _arrived(self, place: _Place, spec: ArraySpec, reads: Mapping[str, Any], deadline: float) -> Any:
-        parts = {text: place.result(read, deadline) for text, read in reads.items()}
+    def _arrived(self, array: _StoredArray, spec: ArraySpec, reads: Mapping[str, Any], deadline: float) -> Any:
+        parts = {text: array.result(read, deadline) for text, read in reads.items()}
         index_of = spec.sharding.jax.addressable_devices_indices_map(spec.shape)
         devices = [self._machine.devices.jax_devices[each] for each in spec.sharding.device_ids]
         return values.from_host(spec, [parts[str(index_of[each])] for each in devices], devices)

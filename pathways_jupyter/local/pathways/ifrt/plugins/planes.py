@@ -67,8 +67,8 @@ def _category(op: Any, roots: Mapping[int, str]) -> str:
 
 def _source(index: Any, frame: int) -> str:
     """Return ``FILE:LINE`` of a stack frame; the tables are numbered from 1."""
-    place = index.file_locations[index.stack_frames[frame - 1].file_location_id - 1]
-    return f"{index.file_names[place.file_name_id - 1]}:{place.line}"
+    location = index.file_locations[index.stack_frames[frame - 1].file_location_id - 1]
+    return f"{index.file_names[location.file_name_id - 1]}:{location.line}"
 
 
 def by_host(content: bytes, devices: Devices, facts: Instructions) -> dict[str, Any]:

@@ -88,8 +88,8 @@ class Profile(OpaqueExecutable):
             else:
                 trace, self._trace = self._trace, None
                 self._write(trace.stop())
-            place = f"{buckets.SCHEME}{self._bucket}/{self._directory}"
-            return [Strings(((place.encode(),),)) for _ in outputs], None
+            address = f"{buckets.SCHEME}{self._bucket}/{self._directory}"
+            return [Strings(((address.encode(),),)) for _ in outputs], None
 
         return session_arrays.launch(work, inputs, outputs, start=session_arrays.on_thread(self.name))
 

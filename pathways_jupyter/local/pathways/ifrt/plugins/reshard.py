@@ -46,8 +46,8 @@ class Reshard(OpaqueExecutable):
           IfrtStatusError: The arguments are not on the devices of the plan.
         """
         current = [array_requests.described(each).spec for each in inputs]
-        places = [each.sharding.device_ids for each in current if each is not None]
-        if places != [each.device_ids for each in self._sources]:
+        device_ids = [each.sharding.device_ids for each in current if each is not None]
+        if device_ids != [each.device_ids for each in self._sources]:
             raise statuses.invalid("the arguments are not on the devices that the request to reshard names")
         specs = zip(current, self._targets, strict=True)
         return [ArraySpec(each.kind, each.shape, target) for each, target in specs if each is not None]

@@ -16,7 +16,7 @@ from typing import Any
 from pathways_jupyter.base.text import array_type
 
 
-class Placing:
+class Assignment:
     """Effects of loading on a notebook's variables; none before :meth:`apply`.
 
     Args:
@@ -78,7 +78,7 @@ class _Matching:
     """Compares variables with what was saved of them.
 
     Args:
-      classes: As for :class:`Placing`.
+      classes: As for :class:`Assignment`.
       change: Give the objects their leaves, and put them where these are in what was loaded.
 
     Attributes:
@@ -92,7 +92,7 @@ class _Matching:
         self.objects = 0
         self.classes: list[str] = []
 
-    def match(self, place: str, present: Any, value: Any) -> Any:
+    def match(self, path: str, present: Any, value: Any) -> Any:
         """Return `value` with the objects in `present`, instead of dictionaries of their leaves.
 
         Raises:
@@ -101,47 +101,47 @@ class _Matching:
         if id(value) in self._known:
             return self._known[id(value)]
         if id(value) in self._classes:
-            found = self._known[id(value)] = self._object(place, present, value)
+            found = self._known[id(value)] = self._object(path, present, value)
             return found
         if _is_object(present):
             what = f"a {type(present).__name__} here and a {type(value).__name__} in the save"
-            raise _DisagreesError(f"{place} is {what}")
+            raise _DisagreesError(f"{path} is {what}")
         if type(value) not in (dict, list, tuple):
             return value
         # Before what is in it, which may be itself.
         self._known[id(value)] = value
         if type(value) is dict:
             there = present if isinstance(present, Mapping) else {}
-            fresh = {key: self.match(f"{place}[{key!r}]", there.get(key), each) for key, each in value.items()}
+            fresh = {key: self.match(f"{path}[{key!r}]", there.get(key), each) for key, each in value.items()}
             if self._change:
                 value.update(fresh)
             return value
         same = isinstance(present, (list, tuple)) and len(present) == len(value)
         items = enumerate(zip(present if same else [None] * len(value), value, strict=True))
-        made = [self.match(f"{place}[{number}]", *pair) for number, pair in items]
+        made = [self.match(f"{path}[{number}]", *pair) for number, pair in items]
         if self._change and type(value) is list:
             value[:] = made
         elif self._change and any(new is not old for new, old in zip(made, value, strict=True)):
             self._known[id(value)] = tuple(made)
         return self._known[id(value)]
 
-    def _object(self, place: str, present: Any, leaves: Mapping[str, Any]) -> Any:
+    def _object(self, path: str, present: Any, leaves: Mapping[str, Any]) -> Any:
         import jax
 
         if not _is_object(present):
             self.classes.append(self._classes[id(leaves)])
             return leaves
         flat, structure = jax.tree_util.tree_flatten_with_path(present)
-        paths = [jax.tree_util.keystr(path) for path, _ in flat]
-        for path, (_, leaf) in zip(paths, flat, strict=True):
-            if path not in leaves:
-                raise _DisagreesError(f"{place}{path} is not in the save")
-            if (here := _kind(leaf)) != (saved := _kind(leaves[path])):
-                raise _DisagreesError(f"{place}{path} is {here} here and {saved} in the save")
+        paths = [jax.tree_util.keystr(inner) for inner, _ in flat]
+        for inner, (_, leaf) in zip(paths, flat, strict=True):
+            if inner not in leaves:
+                raise _DisagreesError(f"{path}{inner} is not in the save")
+            if (here := _kind(leaf)) != (saved := _kind(leaves[inner])):
+                raise _DisagreesError(f"{path}{inner} is {here} here and {saved} in the save")
         if more := leaves.keys() - set(paths):
-            raise _DisagreesError(f"{place}{min(more)} is in the save and not here")
+            raise _DisagreesError(f"{path}{min(more)} is in the save and not here")
         self.objects += 1
-        return _graft(present, structure.unflatten([leaves[path] for path in paths])) if self._change else leaves
+        return _graft(present, structure.unflatten([leaves[inner] for inner in paths])) if self._change else leaves
 
 
 def _is_object(value: Any) -> bool:

@@ -14,7 +14,7 @@ import optax
 import pytest
 from flax import nnx
 
-from pathways_jupyter.saved.placing import Placing
+from pathways_jupyter.saved.assignment import Assignment
 from pathways_jupyter.saved.values import VariableReader, VariableWriter
 
 
@@ -56,8 +56,8 @@ def saved(**variables):
 
 
 def placed(loaded, present, reserved=lambda name: ""):
-    placing = Placing(*loaded, present, reserved)
-    return placing, placing.apply()
+    assignment = Assignment(*loaded, present, reserved)
+    return assignment, assignment.apply()
 
 
 def test_a_module_stays_the_object_that_it_is_and_computes_what_was_saved():
@@ -66,8 +66,8 @@ def test_a_module_stays_the_object_that_it_is_and_computes_what_was_saved():
     fresh = Net(nnx.Rngs(1))
     kernel, first = fresh.first.kernel, fresh.first
     assert not np.array_equal(fresh(x), expected)
-    placing, found = placed(loaded, {"net": fresh})
-    assert (placing.names, placing.into, placing.dictionaries, placing.kept) == (["net"], ["net"], {}, [])
+    assignment, found = placed(loaded, {"net": fresh})
+    assert (assignment.names, assignment.into, assignment.dictionaries, assignment.kept) == (["net"], ["net"], {}, [])
     assert found["net"] is fresh
     assert fresh.first is first is fresh.tied
     assert fresh.first.kernel is kernel
@@ -97,9 +97,9 @@ def test_an_optimizer_and_a_state_go_on():
 def test_a_state_of_tuples_is_made_again_with_its_classes():
     params = {"w": jnp.ones(3)}
     state = optax.adam(0.1).init(params)
-    placing, found = placed(saved(opt=state, params=params), {"opt": optax.adam(0.1).init(params), "params": params})
+    assignment, found = placed(saved(opt=state, params=params), {"opt": optax.adam(0.1).init(params), "params": params})
     assert jax.tree.structure(found["opt"]) == jax.tree.structure(state)
-    assert (placing.into, placing.replaced) == (["opt"], ["params"])
+    assert (assignment.into, assignment.replaced) == (["opt"], ["params"])
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_a_state_of_tuples_is_made_again_with_its_classes():
 )
 def test_objects_in_objects_get_their_leaves(make):
     old, fresh = make(jnp.arange(3.0)), make(jnp.zeros(3))
-    placing, found = placed(saved(x=old), {"x": fresh})
-    assert placing.into == ["x"]
-    assert not placing.dictionaries
+    assignment, found = placed(saved(x=old), {"x": fresh})
+    assert assignment.into == ["x"]
+    assert not assignment.dictionaries
     assert jax.tree.structure(found["x"]) == jax.tree.structure(old)
     for one, other in zip(jax.tree.leaves(found["x"]), jax.tree.leaves(old), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -145,21 +145,21 @@ def test_what_can_be_changed_stays_the_object_that_it_is():
 )
 def test_an_object_that_does_not_agree_is_left_alone_and_said(present, why):
     before = jax.tree.leaves(present)
-    placing, found = placed(saved(x=Mutable(jnp.ones(3)), y=1), {"x": present, "y": Mutable(1)})
+    assignment, found = placed(saved(x=Mutable(jnp.ones(3)), y=1), {"x": present, "y": Mutable(1)})
     assert found == {}
-    assert placing.kept == [why, "y is a Mutable here and a int in the save"]
+    assert assignment.kept == [why, "y is a Mutable here and a int in the save"]
     assert all(one is other for one, other in zip(jax.tree.leaves(present), before, strict=True))
 
 
 def test_what_there_is_no_object_for_is_a_dictionary_and_said():
-    placing, found = placed(saved(x=Mutable(jnp.ones(3)), y=(Pair(1, 2),)), {"y": 7})
+    assignment, found = placed(saved(x=Mutable(jnp.ones(3)), y=(Pair(1, 2),)), {"y": 7})
     assert found["x"].keys() == {".w", ".n"}
     assert found["y"] == ({".first": 1, ".second": 2},)
-    assert {name: each.rpartition(".")[2] for name, each in placing.dictionaries.items()} == {
+    assert {name: each.rpartition(".")[2] for name, each in assignment.dictionaries.items()} == {
         "x": "Mutable",
         "y": "Pair",
     }
-    assert placing.replaced == ["y"]
+    assert assignment.replaced == ["y"]
 
 
 def test_aliases_and_what_holds_itself_stay_so():
@@ -175,6 +175,6 @@ def test_aliases_and_what_holds_itself_stay_so():
 
 
 def test_a_name_that_is_reserved_is_not_set():
-    placing, found = placed(saved(In=1, x=2), {}, lambda name: "is IPython's own" if name == "In" else "")
+    assignment, found = placed(saved(In=1, x=2), {}, lambda name: "is IPython's own" if name == "In" else "")
     assert found == {"x": 2}
-    assert placing.kept == ["In is IPython's own"]
+    assert assignment.kept == ["In is IPython's own"]
