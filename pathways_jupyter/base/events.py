@@ -255,7 +255,7 @@ class SessionSlice:
 
 
 @dataclass(frozen=True)
-class SavedArrays:
+class SuspendedArrays:
     """The arrays of a session that was suspended, until its kernel has restored them.
 
     Attributes:

@@ -29,7 +29,7 @@ class Snapshot:
       tier: Where the copy is that counts first: ``hosts``, ``notebook`` or ``directory``.
       pieces: The copies on the hosts, taken apart; None if there are none.
       arrays: NumPy arrays in this process; None if there are none.
-      saved: Where it has been written to; None if it has not.
+      checkpoints: Where it has been written to; None if it has not.
       error: Why no copy will ever be whole; None otherwise.
       unwritten: Why it was not written where it should have been; None otherwise.
       ready: Set when a copy is whole, or never will be.
@@ -43,12 +43,17 @@ class Snapshot:
     tier: str
     pieces: list[Any] | None = None
     arrays: list[Any] | None = None
-    saved: Checkpoints | None = None
+    checkpoints: Checkpoints | None = None
     error: BaseException | None = None
     unwritten: Exception | None = None
     ready: interrupts.InterruptibleEvent = field(default_factory=interrupts.InterruptibleEvent, repr=False)
     finished: interrupts.InterruptibleEvent = field(default_factory=interrupts.InterruptibleEvent, repr=False)
     cost: SnapshotCost = field(default_factory=SnapshotCost, repr=False)
+
+    @property
+    def outlives_proxy(self) -> bool:
+        """Return whether it has a copy that is not on the hosts."""
+        return self.arrays is not None or self.checkpoints is not None
 
     def wait(self, *, everywhere: bool = False) -> None:
         """Hold training up until a copy is whole, or all are; or never will be."""
@@ -72,13 +77,13 @@ class Snapshot:
             try:
                 return self.form.whole(self._from_hosts(self.pieces, shardings, usable))
             except ElasticRuntimeError:
-                if self.arrays is None and self.saved is None:
+                if not self.outlives_proxy:
                     raise
         if self.arrays is not None:
             # Not an alias, because a step donates its state, and this copy may be needed once more.
             arrays = jax.device_put(self.arrays, shardings, may_alias=False)
-        elif self.saved is not None:
-            arrays = self.saved.read(self.step, self.form, shardings)
+        elif self.checkpoints is not None:
+            arrays = self.checkpoints.read(self.step, self.form, shardings)
         else:
             raise ElasticRuntimeError(f"The snapshot before step {self.step} is gone.")
         return self.form.whole(jax.block_until_ready(arrays))

@@ -147,7 +147,7 @@ class Snapshots:
         if self._checkpoints is not None and not self._whole and (steps := self._checkpoints.steps()):
             form, newest = Form.of(state)[0], steps[-1]
             self._checkpoints.require(newest, form)
-            found = Snapshot(newest, form, self._checkpoints.extra(newest), "directory", saved=self._checkpoints)
+            found = Snapshot(newest, form, self._checkpoints.extra(newest), "directory", checkpoints=self._checkpoints)
             found.ready.set()
             found.finished.set()
             with self._lock:
@@ -222,7 +222,7 @@ class Snapshots:
             self._proxies += 1
             for each in self._whole:
                 each.pieces = None
-            self._whole = [each for each in self._whole if each.arrays is not None or each.saved is not None]
+            self._whole = [each for each in self._whole if each.outlives_proxy]
 
     def _finish(self, snapshot: Snapshot, copies: list[Any], proxy: int, *, notebook: bool, save: bool) -> None:
         """Wait until the copies are complete, and keep them; on a thread of its own."""
@@ -254,7 +254,7 @@ class Snapshots:
                 else:
                     if cost.writer is not None:
                         cost.written = time.monotonic() - began - cost.copied
-                    self._keep(snapshot, proxy, saved=self._checkpoints)
+                    self._keep(snapshot, proxy, checkpoints=self._checkpoints)
         except Exception as error:
             # A slice was lost while it was copied. The earlier snapshots stay.
             logger.info("the snapshot before step %d was not completed: %s", step, error)
@@ -271,15 +271,15 @@ class Snapshots:
             # They were still being made when forget_hosts() was called, which could not drop them.
             if proxy != self._proxies and "pieces" in copies:
                 raise ElasticRuntimeError("The proxy was lost just now, and the copies on the hosts with it.")
-            for tier, whole in copies.items():
-                setattr(snapshot, tier, whole)
+            for attribute, copied in copies.items():
+                setattr(snapshot, attribute, copied)
             # Sorted, because snapshots may finish out of order; without an earlier one of the same step.
             others = [each for each in self._whole if each.step != snapshot.step]
             for earlier in self._whole:
                 if earlier.step == snapshot.step:
                     # The same state, on another mesh perhaps: its copies elsewhere may be the only ones that last.
                     snapshot.arrays = earlier.arrays if snapshot.arrays is None else snapshot.arrays
-                    snapshot.saved = earlier.saved if snapshot.saved is None else snapshot.saved
+                    snapshot.checkpoints = earlier.checkpoints if snapshot.checkpoints is None else snapshot.checkpoints
             self._whole = _chosen(sorted([*others, snapshot], key=lambda each: each.step), self.keep)
         # Only now that it is among the whole ones: what waits for it may need it at once.
         snapshot.ready.set()
@@ -288,7 +288,7 @@ class Snapshots:
 def _chosen(snapshots: list[Snapshot], keep: int) -> list[Snapshot]:
     """Return the snapshots to keep: the last ones, and the last one that does not depend on the proxy."""
     recent = snapshots[-keep:]
-    lasting = next((each for each in reversed(snapshots) if each.arrays is not None or each.saved is not None), None)
+    lasting = next((each for each in reversed(snapshots) if each.outlives_proxy), None)
     on_hosts = any(each.pieces is not None for each in recent)
     for each in snapshots:
         if on_hosts and each is not lasting and each.pieces is not None:

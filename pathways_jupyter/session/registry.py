@@ -24,7 +24,7 @@ from typing import Any
 from pathways_jupyter.base import runtime_files, tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.events import SavedArrays, SessionSlice, SessionState, Transfer
+from pathways_jupyter.base.events import SessionSlice, SessionState, SuspendedArrays, Transfer
 from pathways_jupyter.base.text import clock, last_upload, to_cluster, without_infinity
 
 TEMPORARY_PREFIX = "pathways-"
@@ -119,7 +119,7 @@ class SessionRecord:
     tcp_port: int = 0
     pathways_job: str = ""
     connected_since: float = 0.0
-    saved: SavedArrays | None = None
+    saved: SuspendedArrays | None = None
     transfer: Transfer | None = None
     suspend_after: float = 0.0
     unused_since: float = 0.0
@@ -216,7 +216,7 @@ class SessionRecord:
                 raise ValueError(f"{name} is {item}")
         slices = tuple(SessionSlice(each["number"], each["index"], each["up"]) for each in values.get("slices", ()))
         known_save = ("count", "bytes", "place", "at")
-        saved = SavedArrays(*(values["saved"][name] for name in known_save)) if values.get("saved") else None
+        saved = SuspendedArrays(*(values["saved"][name] for name in known_save)) if values.get("saved") else None
         # A record of an older version has Infinity in its settings.
         config = without_infinity(values["config"])
         transfer = (
@@ -241,7 +241,7 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "Mapping": (dict,),
     "SessionState": (str,),
     "tuple": (list, tuple),
-    "SavedArrays | None": (dict, NoneType),
+    "SuspendedArrays | None": (dict, NoneType),
     "Transfer | None": (dict, NoneType),
 }
 """Types that the value of a field may have in JSON, by the field's type."""

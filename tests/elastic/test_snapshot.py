@@ -35,7 +35,7 @@ def test_a_state_that_each_slice_has_is_kept_on_the_hosts(session):
     taken = snapshots.take(1, jax.device_put(np.arange(4.0), sharding))
     snapshots.wait()
     assert snapshots.latest() is taken
-    assert (taken.tier, taken.arrays, taken.saved, taken.error) == ("hosts", None, None, None)
+    assert (taken.tier, taken.arrays, taken.checkpoints, taken.error) == ("hosts", None, None, None)
     (pieces,) = taken.pieces
     for index in range(len(devices)):
         assert [np.asarray(piece).tolist() for piece in pieces.on({index})] == [[0, 1, 2, 3]]

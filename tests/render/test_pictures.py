@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionSlice, SessionState, Stage, Transfer
+from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState, Stage, SuspendedArrays, Transfer
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.commands.declaration import Command, Option
@@ -368,7 +368,7 @@ def test_a_session_resumed_on_fewer_slices_shows_no_slice_of_its_former_proxy():
 
 
 def test_where_arrays_are_saved_is_shown_until_they_are_back():
-    saved = SavedArrays(2, 132, "gs://bucket/saved/ada/suspended-4f2a", NOW - 5)
+    saved = SuspendedArrays(2, 132, "gs://bucket/saved/ada/suspended-4f2a", NOW - 5)
     suspended = sessions.card(record(state=SessionState.SUSPENDED, slices=(), saved=saved), {})
     assert "2 arrays (132 bytes) in gs://bucket/saved/ada/suspended-4f2a" in suspended.text
     # Its slices are free, and its proxy is removed.

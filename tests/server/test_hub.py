@@ -13,7 +13,7 @@ from kubeconfigs import write
 from session_records import new_record
 
 from pathways_jupyter.base.errors import ClusterError, SessionError
-from pathways_jupyter.base.events import SavedArrays, SessionState
+from pathways_jupyter.base.events import SessionState, SuspendedArrays
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -262,7 +262,7 @@ async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_describe
 @pytest.mark.parametrize("state", [SessionState.SUSPENDED, SessionState.RESUMING, SessionState.CLOSING])
 async def test_a_page_that_shows_an_earlier_state_gets_no_proxy_where_none_is_offered(tmp_path, monkeypatch, state):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
-    saved = SavedArrays(4, 1_200_000_000, "gs://b/saved/u/suspended-ab", 1.0)
+    saved = SuspendedArrays(4, 1_200_000_000, "gs://b/saved/u/suspended-ab", 1.0)
     record = new_record(state=state, saved=saved if state is not SessionState.CLOSING else None)
     registry.write(record)
     with pytest.raises(SessionError) as refused:

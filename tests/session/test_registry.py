@@ -12,7 +12,7 @@ import pytest
 
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.events import SavedArrays, SessionState
+from pathways_jupyter.base.events import SessionState, SuspendedArrays
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method
@@ -51,7 +51,7 @@ def listening(record: SessionRecord) -> socket.socket:
 
 
 def test_a_record_is_found_as_it_was_written_and_only_its_owner_may_read_it():
-    saved = SavedArrays(3, 1200, "gs://bucket/saved/me/suspended-a", 10.5)
+    saved = SuspendedArrays(3, 1200, "gs://bucket/saved/me/suspended-a", 10.5)
     record = make(instances={"tpuv6e:2x2": 2}, state=SessionState.CONNECTED, job="proxy-1", saved=saved)
     registry.write(record)
     assert registry.read(record.id) == record

@@ -5,12 +5,12 @@ import itertools
 import pytest
 from session_records import new_record
 
-from pathways_jupyter.base.events import SavedArrays, SessionState, Transfer
+from pathways_jupyter.base.events import SessionState, SuspendedArrays, Transfer
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.verdicts import TABLE, Does, SessionCommand, Situation, row_of, verdict
 
-SAVED = SavedArrays(4, 1_200_000_000, "gs://b/saved/u/suspended-ab", 1.0)
+SAVED = SuspendedArrays(4, 1_200_000_000, "gs://b/saved/u/suspended-ab", 1.0)
 HALF = Transfer(500_000_000, 1_200_000_000, 12.0)
 ABOUT = {
     SessionState.SUSPENDING: {"transfer": HALF},

@@ -12,7 +12,7 @@ from typing import Any
 
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState, Transfer
+from pathways_jupyter.base.events import Event, EventKind, SessionState, SuspendedArrays, Transfer
 from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.saved.suspension import Suspension
 from pathways_jupyter.session import client
@@ -49,7 +49,7 @@ class Suspender:
         if suspension is None or record.saved is not None or record.state is SessionState.CLOSED:
             return record
         # Saved, and the supervisor has died or does not know it yet, because this was interrupted.
-        saved = SavedArrays(suspension.count, suspension.nbytes, suspension.place, record.state_since)
+        saved = SuspendedArrays(suspension.count, suspension.nbytes, suspension.place, record.state_since)
         state = SessionState.RESUMING if record.state.is_connected else SessionState.SUSPENDED
         return replace(record, saved=saved, state=state)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError, SessionError
-from pathways_jupyter.base.events import EventKind, SavedArrays, SessionState
+from pathways_jupyter.base.events import EventKind, SessionState, SuspendedArrays
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.client import PATIENCE_SECONDS, Client
 from pathways_jupyter.kube.cluster_access import Cluster
@@ -56,8 +56,8 @@ class ProxyCycle:
         self._attempt: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         # Set by a reconnect request; cleared when the next attempt begins.
         self._reconnect_requested = asyncio.Event()
-        # What is saved, once a request asks to suspend; answered when the proxy is removed or lost.
-        self._saved: asyncio.Future[SavedArrays] = asyncio.get_running_loop().create_future()
+        # What is saved, once a request asks to suspend, and the answer to it, when the proxy is removed or lost.
+        self._suspending: asyncio.Future[SuspendedArrays] = asyncio.get_running_loop().create_future()
         self._suspended: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         # Set by a request to cancel a reconnect; cleared when that attempt ends.
         self._cancel_requested = asyncio.Event()
@@ -85,7 +85,7 @@ class ProxyCycle:
                 self._session_log.connected()
                 if not self._attempt.done():
                     self._attempt.set_result(self._record.to_json())
-                self._saved = asyncio.get_running_loop().create_future()
+                self._suspending = asyncio.get_running_loop().create_future()
                 self._suspended = asyncio.get_running_loop().create_future()
                 await self._keep(proxy)
             # Remove the old proxy before the next one is made: both have the same name in the cluster.
@@ -118,7 +118,7 @@ class ProxyCycle:
             self._attempt = asyncio.get_running_loop().create_future()
             self._reconnect_requested.set()
 
-    async def suspend(self, saved: SavedArrays) -> Mapping[str, Any]:
+    async def suspend(self, saved: SuspendedArrays) -> Mapping[str, Any]:
         """Remove the proxy, whose arrays are saved, and keep the session; return its record.
 
         Raises:
@@ -132,8 +132,8 @@ class ProxyCycle:
             raise SessionError(
                 f"Session {self._record.id} has no proxy to suspend: it is {self._record.state}.", hint=_SAVED
             )
-        if not self._saved.done():
-            self._saved.set_result(saved)
+        if not self._suspending.done():
+            self._suspending.set_result(saved)
         return await asyncio.shield(self._suspended)
 
     async def cancel(self) -> None:
@@ -274,13 +274,13 @@ class ProxyCycle:
             ends.append(self._embedded.until_ended(_LOOK_SECONDS))
         try:
             _, _, lost, *ended = await tasks.first_done(
-                self._reconnect_requested.wait(), asyncio.wait({self._saved}), *ends
+                self._reconnect_requested.wait(), asyncio.wait({self._suspending}), *ends
             )
         finally:
             tidying.cancel()
-        if self._saved.done():
+        if self._suspending.done():
             # Also if it was lost at the same moment.
-            self._session_log.suspended(self._saved.result())
+            self._session_log.suspended(self._suspending.result())
             return
         if self._embedded is not None and (any(ended) or (lost and self._embedded.has_ended())):
             # Not how the end of the whole cluster showed itself first, e.g. as a tunnel that failed.

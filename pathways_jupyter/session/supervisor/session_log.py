@@ -29,9 +29,9 @@ from pathways_jupyter.base.events import (
     TRANSITIONS,
     Event,
     EventKind,
-    SavedArrays,
     SessionState,
     Stage,
+    SuspendedArrays,
     Transfer,
     slices_after,
 )
@@ -280,7 +280,7 @@ class SessionLog:
         elif transfer is not None and state in {SessionState.CONNECTED, SessionState.DEGRADED}:
             self._settle(f"Saving arrays, to suspend: {text.size(transfer.total)}.")
 
-    def suspended(self, arrays: SavedArrays) -> None:
+    def suspended(self, arrays: SuspendedArrays) -> None:
         """Transition to suspended, with these arrays saved."""
         # Before the state: its time is that of the save.
         self.update(saved=arrays)

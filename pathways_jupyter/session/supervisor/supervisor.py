@@ -22,7 +22,7 @@ from typing import Any
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
-from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState, Transfer
+from pathways_jupyter.base.events import Event, EventKind, SessionState, SuspendedArrays, Transfer
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
@@ -113,7 +113,7 @@ class Supervisor:
             return await self._have_suspended()
         if request.method is Method.SUSPEND:
             count, nbytes, place = (request.params[name] for name in ("count", "bytes", "place"))
-            return await self._proxies.suspend(SavedArrays(int(count), int(nbytes), str(place), time.time()))
+            return await self._proxies.suspend(SuspendedArrays(int(count), int(nbytes), str(place), time.time()))
         if request.method is Method.TRANSFER:
             self._session_log.transferred(_transfer(request.params))
             return self._record.to_json()
