@@ -632,7 +632,7 @@ async def use_jobs(person: Person) -> None:
             async with contextlib.aclosing(jobs.until_settled(client, name, **place)) as states:
                 assert jobs.idles([info async for info in states][-1])
             assert name in {each.name for each in await jobs.list_jobs(client, names.DEFAULT_NAMESPACE)}
-            assert (await jobs.picture(client, name, **place)).pods
+            assert (await jobs.details(client, name, **place)).pods
             async with contextlib.aclosing(jobs.log(client, name, container="rm", tail=1, **place)) as lines:
                 assert [line async for line in lines]
             person.config = dataclasses.replace(person.config, instances={}, job=name)
@@ -663,9 +663,9 @@ async def test_a_job_that_is_not_there_is_said_to_be_missing_without_the_permiss
     person = Person(cluster, "eve", as_rules(documented_grants(JOB_USER) - events))
     async with person.admin() as admin, person.client() as client:
         with pytest.raises(PathwaysError, match="There is no job nothing in namespace default"):
-            await jobs.picture(client, "nothing", namespace=names.DEFAULT_NAMESPACE)
+            await jobs.details(client, "nothing", namespace=names.DEFAULT_NAMESPACE)
         await objects.create(admin, PATHWAYS_JOBS, pathways_job("eves"))
-        shown = await jobs.picture(client, "eves", namespace=names.DEFAULT_NAMESPACE)
+        shown = await jobs.details(client, "eves", namespace=names.DEFAULT_NAMESPACE)
         assert "Events are not shown. You are not allowed to list events" in shown.unread
         await objects.delete(admin, PATHWAYS_JOBS, "eves", namespace=names.DEFAULT_NAMESPACE)
 

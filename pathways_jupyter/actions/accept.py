@@ -23,7 +23,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.commands.accept import OWN
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.render import checks as picture
+from pathways_jupyter.render import checks as render
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import discovery, status
@@ -48,7 +48,7 @@ def accept(shell: Shell, values: Values) -> View:
     destructive = bool(values.get("destructive"))
     left_out = plan.choose(values.get("only", ()), values.get("skip", ()), destructive=destructive)
     if values.get("dry_run"):
-        return picture.planned(left_out)
+        return render.planned(left_out)
     own = {option.name for option in OWN}
     path = _report_path(values)
     requested = cluster.resolve({name: value for name, value in values.items() if name not in own})
@@ -79,7 +79,7 @@ def accept(shell: Shell, values: Values) -> View:
     with private_runtime_directory(), shell.live(lambda: None) as live:
         made = _run(shell, live, Acceptance(config, left_out, doctor))
     made = report.publishable(made, config, reached)
-    path.write_text(report.markdown(made, picture.verdict(made)), encoding="utf-8")
+    path.write_text(report.markdown(made, render.verdict(made)), encoding="utf-8")
     return _view(made, f"  The report: {path}")
 
 
@@ -111,10 +111,10 @@ def _run(shell: Shell, live: LiveDisplay, acceptance: Acceptance) -> Report:
     def end(result: CheckResult) -> None:
         results.append(result)
         if result.lines != (plan.NOT_CHOSEN,):
-            live.line(picture.ended(result))
+            live.line(render.ended(result))
 
     try:
-        acceptance.run(begin=lambda check: shell.say(picture.begun(check)), end=end)
+        acceptance.run(begin=lambda check: shell.say(render.begun(check)), end=end)
     except KeyboardInterrupt:
         interrupted = True
         shell.say("Interrupted; what was created is being removed.")
@@ -126,7 +126,7 @@ def _run(shell: Shell, live: LiveDisplay, acceptance: Acceptance) -> Report:
 
 def _view(made: Report, more: str) -> View:
     code = INTERRUPTED if made.interrupted else int(made.failed)
-    return dataclasses.replace(picture.outcome(made, more), exit_code=code)
+    return dataclasses.replace(render.outcome(made, more), exit_code=code)
 
 
 def _report_path(values: Values) -> Path:
@@ -142,10 +142,10 @@ async def _sized(config: ConnectConfig, client: Client, namespace: str) -> Conne
     if config.instances:
         return config
     service = await discovery.find(client, namespace, config.service)
-    (drawn,) = await status.fetch(client, service.namespace, service.name)
-    wanted = {drawn.instance_type: max(1, min(_MOST_SLICES, drawn.free))}
-    if not drawn.free:
-        raise status.capacity_error(drawn, wanted)
+    (model,) = await status.fetch(client, service.namespace, service.name)
+    wanted = {model.instance_type: max(1, min(_MOST_SLICES, model.free))}
+    if not model.free:
+        raise status.capacity_error(model, wanted)
     return dataclasses.replace(config, service=service.name, namespace=service.namespace, instances=wanted)
 
 

@@ -18,7 +18,7 @@ from pathways_jupyter.base.config import SETTINGS, ConnectConfig, runtime_dir
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
 from pathways_jupyter.base.text import last_upload, size
-from pathways_jupyter.render import checks as picture
+from pathways_jupyter.render import checks as render
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import checks, permissions
 from pathways_jupyter.service import doctor as checking
@@ -132,7 +132,7 @@ def doctor(shell: Shell, values: Values) -> View:
         for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "jobs", "faults")})
     ]
     failed = any(each.level is Level.FAIL for each in findings)
-    return dataclasses.replace(picture.findings(findings, shell.face), exit_code=int(failed))
+    return dataclasses.replace(render.findings(findings, shell.face), exit_code=int(failed))
 
 
 ACTIONS: Mapping[str, Action] = {"doctor": doctor}

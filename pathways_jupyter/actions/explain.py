@@ -9,7 +9,7 @@ from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import pages
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice, topic_of
-from pathways_jupyter.render import help as picture
+from pathways_jupyter.render import help as render
 from pathways_jupyter.render.view import View
 
 
@@ -29,7 +29,7 @@ def explain(shell: Shell, values: Values) -> View:
         )
     is_named = found[0].topic == topic_of(wanted.rpartition(".")[2])
     whole = is_named or len(found) == 1
-    return picture.sections(found, shell.face) if whole else picture.contents(found, shell.face)
+    return render.sections(found, shell.face) if whole else render.contents(found, shell.face)
 
 
 ACTIONS: Mapping[str, Action] = {"explain": explain}

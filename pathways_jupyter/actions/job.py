@@ -15,7 +15,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_path, parse_whole_number
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.render import jobs as picture
+from pathways_jupyter.render import jobs as render
 from pathways_jupyter.render.view import View, preformatted, said
 from pathways_jupyter.service import job_parts, jobs, queues
 from pathways_jupyter.service.pathwaysjob import conditions, submission, yaml_text
@@ -120,7 +120,7 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
         return said(f"Job {name}: {done}.", {"name": name, "done": done})
     shell.say(f"Job {name}: {done}.")
     state = _follow(shell, where, name)
-    # What a program gets is short; the picture is for the user.
+    # What a program gets is short; the view is for the user.
     return dataclasses.replace(
         show(shell, {**values, "name": name}),
         value={"name": name, "done": done, "state": state},
@@ -135,7 +135,7 @@ def _follow(shell: Shell, where: ConnectConfig, name: str) -> str:
             where, lambda client, namespace: jobs.until_settled(client, name, namespace=namespace)
         ) as infos:
             for info in infos:
-                shell.say(picture.summary(info))
+                shell.say(render.summary(info))
     except KeyboardInterrupt:
         raise CommandInterrupted(f"No longer following; job {name} stays as it is.") from None
     if jobs.idles(info):
@@ -145,14 +145,14 @@ def _follow(shell: Shell, where: ConnectConfig, name: str) -> str:
 
 def list_(shell: Shell, values: Values) -> View:
     """Return the jobs of the namespace."""
-    return picture.view(clusters.ask(cluster.where(values), jobs.list_jobs))
+    return render.view(clusters.ask(cluster.where(values), jobs.list_jobs))
 
 
 def show(shell: Shell, values: Values) -> View:
     """Return everything about a job."""
     name = values["name"]
-    return picture.details(
-        clusters.ask(cluster.where(values), lambda client, namespace: jobs.picture(client, name, namespace=namespace))
+    return render.details(
+        clusters.ask(cluster.where(values), lambda client, namespace: jobs.details(client, name, namespace=namespace))
     )
 
 

@@ -175,16 +175,16 @@ async def find(client: Client, namespace: str, program: str, *, which: str = "",
         if pod is None:
             raise ServiceError(f"The resource manager of {found.name} has no pod.", hint=advice("{doctor} says why."))
         return LogPlace(pod["metadata"]["name"], names.RESOURCE_MANAGER_CONTAINER, found.namespace)
-    # The newest pod of a host is in the picture of its slice, and without a pod the reason why.
-    (picture,) = await status.fetch(client, found.namespace, found.name, logs=False)
+    # The newest pod of a host is in the model of its slice, and without a pod the reason why.
+    (model,) = await status.fetch(client, found.namespace, found.name, logs=False)
     index, _, host = (which or "0").partition("-")
-    workers = {(str(each.index), str(worker.index)): worker for each in picture.slices for worker in each.hosts}
+    workers = {(str(each.index), str(worker.index)): worker for each in model.slices for worker in each.hosts}
     worker = workers.get((index, host or "0"))
     if worker is None:
         hosts = count(found.hosts_per_slice, "host")
         raise ConfigError(
             f"{found.name} has no worker {which}.",
-            hint=f"Its slices are 0 to {len(picture.slices) - 1}, with {hosts} each: SLICE-HOST.",
+            hint=f"Its slices are 0 to {len(model.slices) - 1}, with {hosts} each: SLICE-HOST.",
         )
     if not worker.pod:
         hint = "Try again when it is back."

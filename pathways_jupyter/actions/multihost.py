@@ -19,7 +19,7 @@ from pathways_jupyter.multihost.pack import pack
 from pathways_jupyter.multihost.run import LEASE_SECONDS, LOG_FOLDER, Runner, RunRequest
 from pathways_jupyter.multihost.run_events import Changed, Note, Output, RunEnded
 from pathways_jupyter.multihost.targets import Selection
-from pathways_jupyter.render import multihost as picture
+from pathways_jupyter.render import multihost as render
 from pathways_jupyter.render.view import View
 
 _HOST_OPTIONS = (
@@ -51,13 +51,13 @@ def start(shell: Shell, values: Values, command: str) -> View | None:
     """
     if values.get("dry_run"):
         directory = outgoing.directory(values.get("directory", ""))
-        return picture.content(pack(directory, _excluded(values), [_log_folder(values)]))
+        return render.content(pack(directory, _excluded(values), [_log_folder(values)]))
     request = _request(values, command)
     connections = host_connections.here()
     runner: Runner | None = None
 
     def table() -> View | None:
-        return None if runner is None else picture.hosts(runner.run, runner.hosts)
+        return None if runner is None else render.hosts(runner.run, runner.hosts)
 
     # Finding the hosts may take long, and is interrupted like the run itself.
     source = functools.partial(runs.start, _selection(values), request, connections)
@@ -80,7 +80,7 @@ def start(shell: Shell, values: Values, command: str) -> View | None:
                                 live.line(f"[{now.target.label}] {line}")
                         case RunEnded():
                             assert runner is not None
-                            live.finish(picture.hosts(runner.run, event.hosts, logs=True))
+                            live.finish(render.hosts(runner.run, event.hosts, logs=True))
                             if event.code:
                                 raise RunFailed(runner.run.name, runner.run.logs, event.code)
         except KeyboardInterrupt:
@@ -94,7 +94,7 @@ def _leave(shell: Shell, live: LiveDisplay, runner: Runner | None) -> None:
     if runner is None or not runner.started:
         shell.say("Interrupted; nothing was started.")
         return
-    live.finish(picture.hosts(runner.run, runner.hosts, logs=True))
+    live.finish(render.hosts(runner.run, runner.hosts, logs=True))
     if not all(each.phase.over for each in runner.hosts):
         shell.say(f"Hosts that did not answer end it {LEASE_SECONDS:.0f} s after the connection was lost.")
 

@@ -11,7 +11,7 @@ from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.profile import bucket
-from pathways_jupyter.render import profile as picture
+from pathways_jupyter.render import profile as render
 from pathways_jupyter.render.view import said
 from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import trace as traces
@@ -82,7 +82,7 @@ def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | 
             before()
         with adopted(clusters.storage_of(location)):
             summary = tasks.abandonable(lambda: bucket.summarize(location, progress), name="pathways-trace")
-        live.finish(picture.view(summary))
+        live.finish(render.view(summary))
 
 
 def of_session(session: Session, values: Values) -> Trace:

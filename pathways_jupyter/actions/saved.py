@@ -10,7 +10,7 @@ from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.render import arrays as picture
+from pathways_jupyter.render import arrays as render
 from pathways_jupyter.render.view import View, said
 from pathways_jupyter.saved.saves import Save, Saves, latest
 from pathways_jupyter.service.names import current_user
@@ -23,7 +23,7 @@ def listing(shell: Shell, values: Values) -> View:
     """Return the user's saves."""
     with _saves(values) as saves:
         found = saves.list()
-    return picture.listed(found, latest(found, process.notebook()))
+    return render.listed(found, latest(found, process.notebook()))
 
 
 def last() -> Save | None:

@@ -15,7 +15,7 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.base.text import parse_seconds
-from pathways_jupyter.render import services as picture
+from pathways_jupyter.render import services as render
 from pathways_jupyter.render import slices as slices_picture
 from pathways_jupyter.render.view import View, for_kubectl, said
 from pathways_jupyter.service import deployment, names, networkpolicy, permissions, rollout, status
@@ -41,7 +41,7 @@ def services(shell: Shell, values: Values) -> View:
     """Return the services that the user may see."""
     # The namespace of a session or a context is no wish for only that one.
     namespace = values.get("namespace", "")
-    return picture.view(clusters.ask(cluster.where(values), lambda client, _: status.overviews(client, namespace)))
+    return render.view(clusters.ask(cluster.where(values), lambda client, _: status.overviews(client, namespace)))
 
 
 def show(shell: Shell, values: Values) -> View:
@@ -133,7 +133,7 @@ def print_roles(shell: Shell, values: Values) -> View:
 
 def _details(where: ConnectConfig, name: str) -> View:
     (found,) = clusters.ask(where, lambda client, namespace: status.overviews(client, namespace, name))
-    return picture.details(found, cluster.options_of(where))
+    return render.details(found, cluster.options_of(where))
 
 
 def _follow(shell: Shell, start: AbstractContextManager[Iterable[Any]], name: str) -> None:
@@ -141,7 +141,7 @@ def _follow(shell: Shell, start: AbstractContextManager[Iterable[Any]], name: st
     try:
         with start as steps:
             for step in steps:
-                shell.say(picture.step(step, shell.face))
+                shell.say(render.step(step, shell.face))
     except KeyboardInterrupt:
         raise CommandInterrupted(
             f"Interrupted. Service {name} stays if it was created.",

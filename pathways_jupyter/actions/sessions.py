@@ -14,7 +14,7 @@ from pathways_jupyter.base.errors import ConfigError, LocalClusterError, Pathway
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.base.tones import Mark
-from pathways_jupyter.render import sessions as picture
+from pathways_jupyter.render import sessions as render
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View, preformatted, said
 from pathways_jupyter.service import abandoned
@@ -31,7 +31,7 @@ def sessions(shell: Shell, values: Values) -> View:
     """Return the sessions of all notebooks and scripts on this machine."""
     current = process.session()
     present = tasks.run(client.present(registry.sessions()))
-    return picture.table(present, mine=current.id if current is not None else "")
+    return render.table(present, mine=current.id if current is not None else "")
 
 
 def disconnect(shell: Shell, values: Values) -> View:

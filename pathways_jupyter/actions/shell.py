@@ -31,15 +31,15 @@ class Contradiction(ConfigError):
 
 
 class LiveDisplay(Protocol):
-    """A picture that is drawn again and again where that can be done, such as in a notebook."""
+    """A view that is drawn again and again where that can be done, such as in a notebook."""
 
     in_place: bool
 
     def line(self, text: str) -> None:
-        """Show a line of output where the picture is not drawn."""
+        """Show a line of output where the view is not drawn."""
 
     def finish(self, view: View) -> None:
-        """Show the last picture, instead of those before it."""
+        """Show the last view, instead of those before it."""
 
 
 class Shell(Protocol):

@@ -45,7 +45,7 @@ class TerminalShell:
 
     @contextlib.contextmanager
     def live(self, draw: Callable[[], View | None]) -> Iterator[_Lines]:
-        """Print lines instead of pictures, on standard error if the output is for a program."""
+        """Print lines instead of views, on standard error if the output is for a program."""
         yield _Lines(self, to_stderr=self._as_json)
 
     @property

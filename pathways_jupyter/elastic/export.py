@@ -16,7 +16,7 @@ from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.elastic.record import LONGEST_NAME, ElasticEvent, Record
 
 _MOST_CHANGES, _MOST_POINTS, _MOST_METRICS = 100, 60, 8
-"""Bounds of a run's entry in the session's log: enough for a small picture."""
+"""Bounds of a run's entry in the session's log: enough for a small view."""
 
 
 def to_json(record: Record) -> str:

@@ -17,7 +17,7 @@ from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.faults import Fault
 from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.magics.notebook_session import NotebookSession
-from pathways_jupyter.render import elastic as picture
+from pathways_jupyter.render import elastic as render
 from pathways_jupyter.render.view import View, said
 
 _POLL_SECONDS = 0.02
@@ -28,10 +28,10 @@ def show(connection: NotebookSession, values: Values) -> Any:
     """Show the training run of this notebook; live in a kernel."""
     metrics = values.get("metrics") or ()
     if connection.screen.in_place:
-        from pathways_jupyter.widgets.pictures import ElasticPanel
+        from pathways_jupyter.widgets.live_views import ElasticPanel
 
         return ElasticPanel(connection.shell, metrics)
-    return picture.view(RUNS.shown(), metrics)
+    return render.view(RUNS.shown(), metrics)
 
 
 def inject(connection: NotebookSession, values: Values) -> View:

@@ -43,15 +43,15 @@ def run(connection: NotebookSession, command: str, values: Values) -> Any:
 
 
 def _live(connection: NotebookSession, command: str, values: Values, view: View) -> Any:
-    """Return the picture that goes on to follow what `view` shows, where there is one."""
+    """Return the view that goes on to follow what `view` shows, where there is one."""
     if command == "job show":
-        from pathways_jupyter.widgets.pictures import JobPanel
+        from pathways_jupyter.widgets.live_views import JobPanel
 
         return JobPanel(connection.shell, cluster.where(values), view.value)
     current = cluster.session_of(values)
     # The map watches the service of the session, which one that is attached to a job has not.
     if command == "slices" and current is not None and current.record.service and not cluster.named(values):
-        from pathways_jupyter.widgets.pictures import SliceMap
+        from pathways_jupyter.widgets.live_views import SliceMap
 
         return SliceMap(connection.shell, current, view.value)
     return view
@@ -173,7 +173,7 @@ def disconnect(connection: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
     current = connection.need(SessionCommand.DISCONNECT)
     saved_as = current.suspender.save_name
-    if (watched := sys.modules.get("pathways_jupyter.widgets.pictures")) is not None:
+    if (watched := sys.modules.get("pathways_jupyter.widgets.live_views")) is not None:
         watched.end_maps()
     try:
         ended = current.disconnect(process.variables())
@@ -253,15 +253,15 @@ def events(connection: NotebookSession, values: Values) -> Any:
     """Show past and future events of this notebook's session; once it has ended, the past ones of the last."""
     session = connection.latest
     if process.session() is None:
-        from pathways_jupyter.render import events as picture
+        from pathways_jupyter.render import events as render
 
         connection.screen.say(f"This notebook is not connected. Its last session was {session.id}.")
-        return picture.view(session.events(), note="The session has ended.")
+        return render.view(session.events(), note="The session has ended.")
     if not connection.screen.in_place:
-        from pathways_jupyter.render import events as picture
+        from pathways_jupyter.render import events as render
 
-        return picture.view(session.events())
-    from pathways_jupyter.widgets.pictures import Timeline
+        return render.view(session.events())
+    from pathways_jupyter.widgets.live_views import Timeline
 
     return Timeline(connection.shell, session)
 

@@ -314,11 +314,11 @@ def card_of(
       at: When `record` was true; by default now.
       live: Whether the card is drawn again when something changes.
     """
-    from pathways_jupyter.render import sessions as picture
+    from pathways_jupyter.render import sessions as render
 
     devices = _device_kinds(session) if devices is None else devices
     record, elsewhere = record or session.record, session.elsewhere
-    return picture.card(record, devices, session.events(), elsewhere=elsewhere, listed=listed, at=at, live=live)
+    return render.card(record, devices, session.events(), elsewhere=elsewhere, listed=listed, at=at, live=live)
 
 
 def _device_kinds(session: Any) -> dict[int, list[str]]:

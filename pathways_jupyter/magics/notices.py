@@ -19,8 +19,7 @@ from pathways_jupyter.base.text import capitalized, count
 from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render import text
-from pathways_jupyter.render.events import News
-from pathways_jupyter.render.events import notice as picture
+from pathways_jupyter.render.events import News, notice
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import CellOutput
 
@@ -54,7 +53,7 @@ class _Notice:
     after: Event | None = None
 
     def view(self) -> View:
-        return picture([_summary(events, self.after) for events in self.events.values()])
+        return notice([_summary(events, self.after) for events in self.events.values()])
 
     def draw(self) -> None:
         if self.output is not None:

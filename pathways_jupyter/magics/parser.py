@@ -66,18 +66,18 @@ def run(
     if call.command is not HELP:
         with interrupts.defer_sigint():
             return shown(act(call.command.name, call.values))
-    from pathways_jupyter.render import help as picture
+    from pathways_jupyter.render import help as render
 
     name = call.values.get("command", "")
     if name in commands:
-        return shown(picture.command(commands[name], program))
+        return shown(render.command(commands[name], program))
     members = {each: about for each, about in commands.items() if name and each.startswith(f"{name} ")}
     if name and not members:
         raise _unknown(name, commands)
     # The one that is called as the magic or the group is, with one more %.
     own = next((each for each in cells if each.name in {f"%{program}", f"%{program} {name}"}), None)
     listed = [each for each in cells if not name or each is own or each.name == f"%%{name}"]
-    return shown(picture.overview(members or commands, program, cells=listed, whole=own))
+    return shown(render.overview(members or commands, program, cells=listed, whole=own))
 
 
 def run_cell(line: str, command: Command, act: Callable[[Mapping[str, Any]], Any]) -> Any:

@@ -187,7 +187,7 @@ def _execute(shell: Any, cell: str) -> None:
 
     The shell's own run_cell() would show an error before the cell has ended, and the cell's end shows it again.
     """
-    # With the running cell's number, by which a traceback and the picture of a trace name its lines. From the history:
+    # With the running cell's number, by which a traceback and the view of a trace name its lines. From the history:
     # IPython 9.18 counts a cell before it runs, earlier versions afterwards.
     file = shell.compile.cache(cell, len(shell.history_manager.input_hist_raw) - 1)
     tree = shell.transform_ast(shell.compile.ast_parse(shell.transform_cell(cell), file))

@@ -14,7 +14,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import about
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import reported
-from pathways_jupyter.render import arrays as picture
+from pathways_jupyter.render import arrays as render
 from pathways_jupyter.render.progress import LOADING, SAVING, SUSPENDING
 from pathways_jupyter.render.view import View, said
 from pathways_jupyter.saved.assignment import Assignment
@@ -52,7 +52,7 @@ def save(connection: NotebookSession, values: Values) -> View:
     current = connection.need(SessionCommand.SAVE)
     with reported(connection.screen, SAVING) as report:
         saved = current.save(str(values["name"]), chosen, report=report)
-    return picture.saved(saved)
+    return render.saved(saved)
 
 
 def load(connection: NotebookSession, values: Values) -> View:
@@ -72,7 +72,7 @@ def load(connection: NotebookSession, values: Values) -> View:
     with interrupts.defer_sigint():
         assignment = Assignment(found, classes, process.namespace(), process.reserved)
         connection.shell.push(assignment.apply())
-    return picture.loaded(name, assignment)
+    return render.loaded(name, assignment)
 
 
 def remind(connection: NotebookSession) -> None:
@@ -87,7 +87,7 @@ def remind(connection: NotebookSession) -> None:
         with contextlib.suppress(Exception):
             last = latest(current.saves.list(), notebook)
             if last is not None and last.saved < connection.began:
-                connection.notify([picture.reminder(last)])
+                connection.notify([render.reminder(last)])
 
     # On a thread, because nothing waits for it.
     threading.Thread(target=look, name="pathways-saves", daemon=True).start()
@@ -101,6 +101,6 @@ def unresumable() -> SessionError:
     if last is None:
         return verdict(None, SessionCommand.RESUME).error()
     return SessionError(
-        f"This notebook is not connected. {picture.reminder(last)}",
+        f"This notebook is not connected. {render.reminder(last)}",
         hint=advice("{connect:--help} shows how."),
     )

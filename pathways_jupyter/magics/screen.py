@@ -1,4 +1,4 @@
-"""Output to a notebook, where pictures are updated in place, or to a terminal, line by line."""
+"""Output to a notebook, where views are updated in place, or to a terminal, line by line."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Screen:
 
     @property
     def in_place(self) -> bool:
-        """Return whether pictures can be updated and HTML can be shown: true in a kernel."""
+        """Return whether views can be updated and HTML can be shown: true in a kernel."""
         return getattr(self._shell, "kernel", None) is not None
 
     def show(self, view: View) -> None:
@@ -184,7 +184,7 @@ class Repeated:
 
 
 class Redrawn:
-    """The magics' :class:`~pathways_jupyter.actions.shell.LiveDisplay`: in a notebook a picture that is drawn in place.
+    """The magics' :class:`~pathways_jupyter.actions.shell.LiveDisplay`: in a notebook a view that is drawn in place.
 
     Its own thread draws, so that times go on while nothing else happens.
     """
@@ -210,7 +210,7 @@ class Redrawn:
             self._screen.line(text)
 
     def finish(self, view: View) -> None:
-        """Draw the last picture, or print it."""
+        """Draw the last view, or print it."""
         self._repeated.stop()
         if self._output is not None:
             self._output.draw(view)

@@ -24,9 +24,9 @@ from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, PODS, Object, R
 from pathways_jupyter.kube.watch import Change, ChangeType
 from pathways_jupyter.operator.job_controller import Reconciles
 from pathways_jupyter.service import discovery, leases, names, unreadable
+from pathways_jupyter.service.derivation import derive
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.namespacestate import NamespaceState
-from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.session_figures import SessionFigures
 
@@ -107,7 +107,7 @@ class ClusterState:
         """Return the services as they are now, without what only logs say: the operator may not read these."""
         silent = leases.reclaimable(self.leases.values(), self._client.now())
         return [
-            picture(each, pods=state.pods, jobs=list(state.proxies()), reclaimable=silent)
+            derive(each, pods=state.pods, jobs=list(state.proxies()), reclaimable=silent)
             for state in self._known.values()
             for each in discovery.of_jobsets(list(state.objects[JOBSETS].values()))
         ]
@@ -251,11 +251,11 @@ async def serving(
         await runner.cleanup()
 
 
-def of_services(pictures: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
+def of_services(services: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
     """Yield the metrics of services.
 
     Args:
-      pictures: The name of the cluster, and the picture of a service; a service that comes twice counts once.
+      services: The name of the cluster, and the model of a service; a service that comes twice counts once.
     """
     from prometheus_client.core import GaugeMetricFamily
 
@@ -264,7 +264,7 @@ def of_services(pictures: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
     silent = GaugeMetricFamily(
         "pathways_slices_reclaimable", "Slices of silent sessions, kept until someone needs them.", labels=_SERVICE
     )
-    for (cluster, namespace, name), each in {(at, each.namespace, each.name): each for at, each in pictures}.items():
+    for (cluster, namespace, name), each in {(at, each.namespace, each.name): each for at, each in services}.items():
         about = (cluster, namespace, name, each.instance_type, each.queue)
         counted = Counter(one.state for one in each.slices)
         for state in State:

@@ -20,7 +20,7 @@ from typing import Any
 from pathways_jupyter.profile.xplane import TraceEvent, TraceHost
 
 BINS = 120
-"""Number of equal pieces of the trace's time that a chip's picture has."""
+"""Number of equal pieces of the trace's time that a chip's bar has."""
 _NETWORK = re.compile(
     r"all-?(reduce|gather|to-?all)|reduce-?scatter|collective|(^|[ -])(send|recv)|megascale", re.IGNORECASE
 )

@@ -1,4 +1,4 @@
-"""An elastic training run as a picture: slices and metrics over time, where the time went, and what happened."""
+"""An elastic training run as a view: slices and metrics over time, where the time went, and what happened."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
         used = f"{count(slices[-1][1], 'slice')} in use"
     losses = count(record.count(Kind.DETECTED), "loss", "losses")
     summary = f"{used}, goodput {share:.1%} of {text.duration(total)}, {losses} survived"
-    # A kernel that was killed leaves the picture of a run that goes on.
+    # A kernel that was killed leaves the view of a run that goes on.
     when = f"{summary}, as of {text.moment(record.ended or time.time())}"
     top = head(title, toned(record.phase.tone, record.phase), muted(when))
     rows = [(toned(each.kind.tone), muted(clock(each.at)), each.message) for each in record.events[-_MAX_EVENTS:]]

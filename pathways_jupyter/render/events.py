@@ -35,7 +35,7 @@ def view(events: Sequence[Event], *, note: str = "") -> View:
     """All of `events`, one on each line.
 
     Args:
-      note: A limitation of the picture, shown beside its time.
+      note: A limitation of the view, shown beside its time.
     """
     rows = [
         (toned(each.tone), clock(each.at), each.message)

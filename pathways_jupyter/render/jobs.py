@@ -9,7 +9,7 @@ from pathways_jupyter.base.text import count
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, code, joined, line, muted, remarks, spaced, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
-from pathways_jupyter.service.jobs import JobPicture
+from pathways_jupyter.service.jobs import JobDetails
 from pathways_jupyter.service.pathwaysjob import conditions, obstacles
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 
@@ -32,22 +32,22 @@ def view(found: Sequence[JobInfo]) -> View:
     return listing(list(found), shown, none="No jobs in this namespace.")
 
 
-def details(picture: JobPicture, *, note: str = "") -> View:
+def details(known: JobDetails, *, note: str = "") -> View:
     """Everything about one job.
 
     Args:
       note: A remark below it, for example why it is no longer updated.
     """
-    job, now = picture.job, time.time()
+    job, now = known.job, time.time()
     # Only the state in its tone, which does not wrap: a reason may be long.
     state = joined(toned(conditions.TONES[job.state], job.state.lower()), _about(job))
-    when = muted("" if picture.outdated else f"as of {text.moment(now)}")
+    when = muted("" if known.outdated else f"as of {text.moment(now)}")
     shown = [Part(summary(job), line(code(job.name), state, when).html)]
-    if pods := [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in picture.pods]:
+    if pods := [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in known.pods]:
         shown.append(spaced(table(("pod", "role", "state", "restarts", "node"), pods)))
     events = [
         (text.duration(max(0.0, now - job.clock_ahead - each.time)), each.about, each.reason, each.message)
-        for each in picture.events
+        for each in known.events
     ]
     if events:
         shown.append(spaced(table(("ago", "about", "reason", "message"), events)))
@@ -56,7 +56,9 @@ def details(picture: JobPicture, *, note: str = "") -> View:
         obstacles.explain_alts(job.name) if job.demands_alts else "",
     ]
     return drawn(
-        picture, *shown, spaced(remarks([each for each in (*found, picture.unread, picture.outdated, note) if each]))
+        known,
+        *shown,
+        spaced(remarks([each for each in (*found, known.unread, known.outdated, note) if each])),
     )
 
 

@@ -1,4 +1,4 @@
-"""Building blocks of pictures. Each has two forms, plain text and HTML, which say the same in the same words.
+"""Building blocks of views. Each has two forms, plain text and HTML, which say the same in the same words.
 
 Where a building block takes words, a string is escaped in HTML; only what these functions return is markup. Characters
 that would act on a terminal, or turn the writing around, are replaced in both, because words may come from a cluster.
@@ -26,7 +26,7 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|d|[kMG]B)\b)")
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a picture: some words, or lines of their own. An empty form is left out."""
+    """A part of a view: some words, or lines of their own. An empty form is left out."""
 
     text: str
     html: str
@@ -188,9 +188,9 @@ def share_bar(title: str, times: Sequence[tuple[str, str, float]]) -> Part:
 
 
 def as_of(note: str = "") -> Part:
-    """In HTML, when the picture is drawn, as a saved notebook may be read much later.
+    """In HTML, when the view is drawn, as a saved notebook may be read much later.
 
     Args:
-      note: Another limitation of the picture, which is shown in text as well.
+      note: Another limitation of the view, which is shown in text as well.
     """
     return Part(_part(note).text, line(muted(f"As of {text.moment(time.time())}{'. ' if note else ''}{note}")).html)

@@ -1,4 +1,4 @@
-"""A trace as a picture: each chip's time, the operations that cost most, and what the chips waited for."""
+"""A trace as a view: each chip's time, the operations that cost most, and what the chips waited for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAMES: Mapping[ChipActivity, str] = {
 
 
 def view(summary: Summary) -> View:
-    """Return the picture of `summary`."""
+    """Return the view of `summary`."""
     where = (
         line(muted("Trace:"), code(summary.location)),
         line(muted("All of it in XProf:"), code(_xprof_command(summary.location))),
@@ -94,13 +94,13 @@ def _chips(chips: Sequence[Chip]) -> Part:
         for row in rows
     )
     height = len(shown) * _ROW
-    picture = (
+    html = (
         f'<div style="display:flex;gap:.6rem;margin-top:.5rem"><div style="font-size:11px;line-height:{_ROW}px">{names}'
         '</div><svg role="img" aria-label="When each chip computed" preserveAspectRatio="none" '
         f'viewBox="0 0 {BINS} {height}" style="display:block;flex:1;min-width:0;height:{height}px">{lines}</svg></div>'
     )
     plain = indented(table((), [(*row, *[""] * (widest - len(row))) for row in rows])).text
-    return Part("\n".join([plain, *below]), picture + remarks(below).html)
+    return Part("\n".join([plain, *below]), html + remarks(below).html)
 
 
 def _line(chip: Chip, row: int) -> str:

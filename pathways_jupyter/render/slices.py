@@ -97,13 +97,13 @@ NO_VIEWER = Viewer()
 
 
 def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str = "", live: str = "") -> View:
-    """All of `services`; in HTML with the time beside the title, as the picture may be seen much later.
+    """All of `services`; in HTML with the time beside the title, as the view may be seen much later.
 
     Args:
       viewer: Its notebooks' slices are marked.
-      note: A limitation of the picture, shown beside its time; a picture with one has no colours.
-      live: The session while which lives the picture is drawn again: it has colours only where the page knows that it
-        does, as a kernel that was killed leaves the picture as it was.
+      note: A limitation of the view, shown beside its time; a view with one has no colours.
+      live: The session while which lives the view is drawn again: it has colours only where the page knows that it
+        does, as a kernel that was killed leaves the view as it was.
     """
     now = time.time()
     shown = [

@@ -48,7 +48,7 @@ def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:
 
     Args:
       none: What to say instead where `value` is empty.
-      note: A limitation of the picture, shown beside its time.
+      note: A limitation of the view, shown beside its time.
     """
     return drawn(value, *(shown if value else [parts.remarks([none])]), parts.as_of(note))
 

@@ -25,7 +25,7 @@ from pathways_jupyter.kube import kubeconfig, objects, pods
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.profile import summary
-from pathways_jupyter.render import profile as picture
+from pathways_jupyter.render import profile as render
 from pathways_jupyter.render.view import View
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Scope
@@ -154,7 +154,7 @@ class Hub:
         result = json.loads(output)
         if "error" in result:
             raise error_from_json(result["error"])
-        return picture.view(summary.from_json(result))
+        return render.view(summary.from_json(result))
 
     async def sweep(self, scope: Scope, *, dry_run: bool) -> list[str]:
         """Remove this user's stale proxies and dead sessions; return their names.

@@ -81,9 +81,9 @@ async def _job(request: RouteRequest, job: str) -> Json:
     """Return a job with its conditions, pods and latest events."""
     where, name = scope.parse(request.parameters), object_name(job, "job")
     async with await scope.client(where) as client:
-        picture = await jobs.picture(client, name, namespace=client.namespace)
-    answer = asdict(picture)
-    answer["job"]["tone"] = conditions.TONES[picture.job.state]
+        details = await jobs.details(client, name, namespace=client.namespace)
+    answer = asdict(details)
+    answer["job"]["tone"] = conditions.TONES[details.job.state]
     return answer
 
 

@@ -29,12 +29,12 @@ from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Re
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, KnownObjects, Pulse, only_identity, watch
 from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service.derivation import Derived, derive, outline
 from pathways_jupyter.service.feed import Feed, Message
 from pathways_jupyter.service.leases import LeaseWatch
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.namespacestate import RESOURCES, NamespaceState
-from pathways_jupyter.service.picture import Drawn, outline, picture
 from pathways_jupyter.service.placement import MOST_LOGS, Placement
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.tables import EMPTY, RowCache, Tables, differences, tables
@@ -92,7 +92,7 @@ class ClusterWatch(Feed):
         self._placements: dict[str, tuple[str, Placement]] = {}
         # That of the present attempt, or of the last one.
         self._client: Client | None = None
-        self._drawn: Drawn = {}
+        self._drawn: Derived = {}
         self._rows: RowCache = {}
         self._tables: Tables = EMPTY
         self._state: Message = {}
@@ -233,7 +233,7 @@ class ClusterWatch(Feed):
         self._leases.follow(each for each in proxies if "orphan_of" not in each)
         silent = self._leases.reclaimable
         drawn = [
-            (info, picture(info, pods=pods, jobs=proxies, placements=placements, reclaimable=silent, drawn=self._drawn))
+            (info, derive(info, pods=pods, jobs=proxies, placements=placements, reclaimable=silent, cache=self._drawn))
             for info in infos
         ]
         ahead = client.clock_ahead

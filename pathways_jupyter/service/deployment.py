@@ -187,17 +187,17 @@ async def run(
 
 
 async def find_to_delete(client: Client, namespace: str, name: str) -> tuple[ServiceInfo, Service, str]:
-    """Return a service, its picture, and the question to ask before it is deleted.
+    """Return a service, its model, and the question to ask before it is deleted.
 
     Raises:
       ServiceError: There is no such service.
     """
-    ((found, picture),) = await status.fetch_with_services(client, namespace, name, logs=False)
+    ((found, model),) = await status.fetch_with_services(client, namespace, name, logs=False)
     about = f"{count(found.slices, 'slice')} of {found.instance_type}" if found.instance_type else "a service"
-    users = [str(each) for each in picture.holders]
+    users = [str(each) for each in model.holders]
     used = f" {', '.join(users)} {'uses' if len(users) == 1 else 'use'} it, and would lose it." if users else ""
     where = f"in namespace {found.namespace} of {client.cluster.name}"
-    return found, picture, f"{found.name} ({about}) {where}.{used} Delete it?"
+    return found, model, f"{found.name} ({about}) {where}.{used} Delete it?"
 
 
 async def remove(client: Client, service: ServiceInfo) -> None:

@@ -171,7 +171,7 @@ async def _service(client: Client, namespace: str, config: ConnectConfig, here: 
         return (service,)
 
     try:
-        pairs = await status.draw_services(client, names.service_of(config.service)[1] or namespace, find())
+        pairs = await status.derive_services(client, names.service_of(config.service)[1] or namespace, find())
     except PathwaysError as error:
         return [failed("service", error)]
     services, found = [each for each, _ in pairs], [_one_service(*each, config, here) for each in pairs]
@@ -200,32 +200,32 @@ def _choice(services: Sequence[ServiceInfo]) -> Finding:
     )
 
 
-def _one_service(service: ServiceInfo, drawn: Service, config: ConnectConfig, here: Versions) -> list[Finding]:
+def _one_service(service: ServiceInfo, model: Service, config: ConnectConfig, here: Versions) -> list[Finding]:
     """Check a service, its slices, and that its images fit this environment."""
     images = tuple(_images(service, here, config))
     if service.ended:
         return [failed("service", discovery.has_ended(service)), *images]
     head = Finding("service", Level.OK, f"{service.name} at {service.address}")
-    if drawn.head is not State.READY:
-        message = f"The resource manager of {service.name} is not ready: {drawn.reason}."
+    if model.head is not State.READY:
+        message = f"The resource manager of {service.name} is not ready: {model.reason}."
         hint = advice(
             "See its log: {logs:rm}, or kubectl describe jobset {name} -n {namespace}.",
             name=service.name,
             namespace=service.namespace,
         )
         head = Finding("service", Level.FAIL, message, hint)
-    there = len(drawn.slices)
-    bad = [each for each in drawn.slices if each.state is not State.READY]
+    there = len(model.slices)
+    bad = [each for each in model.slices if each.state is not State.READY]
     summary = f"{there - len(bad)} of {count(there, f'{service.instance_type} slice')} ready"
-    if drawn.reclaimable:
-        summary += f", {drawn.reclaimable} reclaimable"
+    if model.reclaimable:
+        summary += f", {model.reclaimable} reclaimable"
     if not bad:
-        return [head, Finding("slices", Level.OK, f"{summary}, {drawn.free} free"), *images]
+        return [head, Finding("slices", Level.OK, f"{summary}, {model.free} free"), *images]
     reasons = "; ".join(
         f"slice {each.index} {each.state}: {next((host.reason for host in each.hosts if host.reason), '')}"
         for each in bad[:3]
     )
-    level = Level.FAIL if len(bad) == len(drawn.slices) else Level.WARN
+    level = Level.FAIL if len(bad) == len(model.slices) else Level.WARN
     slices = Finding("slices", level, f"{summary}; {reasons}.", advice("See their logs: {logs:worker N}."))
     return [head, slices, *images]
 

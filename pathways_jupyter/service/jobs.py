@@ -42,14 +42,14 @@ _TRACEBACK_LINES = 200
 _WARNINGS = "type=Warning"
 """The field selector of events that say what went wrong."""
 _PAUSE_SECONDS = 0.5
-"""Shortest time between two pictures: each takes four requests, and a starting job changes many times a second."""
+"""Shortest time between two reads: each takes four requests, and a starting job changes many times a second."""
 _AGAIN_SECONDS = 5.0
 """Between two attempts to read a job while the cluster cannot be reached."""
 _CREATION_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class JobPicture:
+class JobDetails:
     """Everything that is known about a job.
 
     Attributes:
@@ -100,7 +100,7 @@ async def find(client: Client, name: str, *, namespace: str) -> JobInfo:
     return job_info((await _get(client, name, namespace))[0])
 
 
-async def picture(client: Client, name: str, *, namespace: str, events: bool = True) -> JobPicture:
+async def details(client: Client, name: str, *, namespace: str, events: bool = True) -> JobDetails:
     """Return everything about a job.
 
     Args:
@@ -135,7 +135,7 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     queued = parts.jobset if info.queue and info.state in {conditions.PENDING, conditions.SUSPENDED} else None
     if queued is not None and (why := await queues.waiting(client, queued)):
         info, waits = replace(info, reason=why), why
-    return JobPicture(
+    return JobDetails(
         replace(info, clock_ahead=client.clock_ahead),
         tuple((manifest.get("status") or {}).get("conditions") or ()),
         tuple(sorted((pod_info(each) for each in parts.pods), key=lambda each: each.role)),
@@ -174,21 +174,19 @@ async def _failure(client: Client, info: JobInfo, parts: JobParts) -> str:
     return failed.reason(lines)
 
 
-async def pictures(
-    client: Client, name: str, *, namespace: str, events: bool = True
-) -> AsyncGenerator[JobPicture, None]:
+async def follow(client: Client, name: str, *, namespace: str, events: bool = True) -> AsyncGenerator[JobDetails, None]:
     """Yield a job whenever it or its pods change, until it is over and its pods have ended.
 
     While the cluster cannot be reached, it is yielded as it was last, and as outdated.
 
     Args:
-      events: As for :func:`picture`.
+      events: As for :func:`details`.
 
     Raises:
       ServiceError: There is none of that name, or it was deleted meanwhile.
       ClusterError: The cluster could not be reached at the start, or watching is forbidden.
     """
-    found = await picture(client, name, namespace=namespace, events=events)
+    found = await details(client, name, namespace=namespace, events=events)
     kind = PATHWAYS_JOBS if found.job.kind == definition.KIND else JOBSETS
     watches = {
         kind: watch(client, kind, namespace=namespace, name=name),
@@ -207,7 +205,7 @@ async def pictures(
             await changes.batch(_AGAIN_SECONDS if found.outdated else None)
             asked = time.time()
             try:
-                found = await picture(client, name, namespace=namespace, events=events)
+                found = await details(client, name, namespace=namespace, events=events)
             except ServiceError as error:
                 raise ServiceError(f"Job {name} was deleted.") from error
             except (ConnectionLost, Unreachable) as error:
@@ -228,7 +226,7 @@ async def _warnings(client: Client, name: str, namespace: str) -> AsyncGenerator
 
 
 async def _workload(client: Client, name: str, namespace: str) -> AsyncGenerator[Change, None]:
-    """Yield the changes of a job's Workload; none where the picture says why it cannot be read."""
+    """Yield the changes of a job's Workload; none where the details say why it cannot be read."""
     with contextlib.suppress(ApiError, ServiceError):
         manifest, _ = await _get(client, name, namespace)
         jobset, kind = await _until_made(client, manifest), await queues.served(client, queues.WORKLOADS)
@@ -245,7 +243,7 @@ async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGener
       ServiceError: There is none, or it was deleted.
     """
     before: tuple[str, int, str] | None = None
-    async with contextlib.aclosing(pictures(client, name, namespace=namespace, events=False)) as found:
+    async with contextlib.aclosing(follow(client, name, namespace=namespace, events=False)) as found:
         async for each in found:
             now = each.job.state, each.job.restarts, each.waits
             if now != before:

@@ -84,7 +84,7 @@ class SliceHost:
 
 
 class Availability(StrEnum):
-    """Availability of a slice to a session, in the word that all pictures use."""
+    """Availability of a slice to a session, in the word that all views use."""
 
     FREE = "free"
     IN_USE = "in use"

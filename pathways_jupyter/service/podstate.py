@@ -107,7 +107,7 @@ def no_node(scheduled: Mapping[str, Any]) -> str:
 
 
 def explain(pod: Mapping[str, Any] | None, reason: str) -> str:
-    """Return in words why a pod is not ready; `reason` is what :func:`pod_state` says, or a word of a picture."""
+    """Return in words why a pod is not ready; `reason` is what :func:`pod_state` says, or a word of a model."""
     word, message = waiting(pod) if pod is not None else ("", "")
     if reason == UNSCHEDULABLE:
         return f"waits for a node: {message or reason}".rstrip(".")

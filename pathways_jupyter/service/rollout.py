@@ -23,11 +23,11 @@ from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import Change, ChangeType, watch
 from pathways_jupyter.kube.watch_group import WatchGroup, if_allowed
 from pathways_jupyter.service import discovery, names, queues
+from pathways_jupyter.service.derivation import Derived, derive
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service, SliceHost
 from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.pathwaysjob.description import event_info
-from pathways_jupyter.service.picture import Drawn, picture
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state
 
 TIMEOUT_SECONDS = 1800.0
@@ -117,13 +117,13 @@ class _Rollout:
         self._said: dict[str, str] = {}
         self._warned: set[tuple[str, str, str]] = set()
         self._index = PodIndex()
-        self._drawn: Drawn = {}
-        self.picture: Service = picture(service, pods=self._index, jobs=())
+        self._derived: Derived = {}
+        self.model: Service = derive(service, pods=self._index, jobs=())
 
     @property
     def ready(self) -> bool:
         """Return whether the head's and all workers' pods are ready."""
-        return self._synced and self.picture.head is State.READY and self.picture.ready == len(self.picture.slices)
+        return self._synced and self.model.head is State.READY and self.model.ready == len(self.model.slices)
 
     @property
     def head(self) -> str:
@@ -153,33 +153,33 @@ class _Rollout:
         elif item:
             self._pods[item["metadata"]["name"]] = item
             self._index.put(item)
-        self.picture = picture(self.service, pods=self._index, jobs=(), drawn=self._drawn)
+        self.model = derive(self.service, pods=self._index, jobs=(), cache=self._derived)
         return self._news() if self._synced else []
 
     def missing(self) -> str:
         """Return what is not up, in a few words."""
-        if self.picture.head is not State.READY:
-            return f"its head is not up ({self.picture.reason or 'no pod'})"
-        waiting = [each for each in self.picture.slices if each.state is not State.READY]
+        if self.model.head is not State.READY:
+            return f"its head is not up ({self.model.reason or 'no pod'})"
+        waiting = [each for each in self.model.slices if each.state is not State.READY]
         if not waiting:
             return "its resource manager has not reported all slices"
         first = next((self._why(host) for host in waiting[0].hosts if host.state is not State.READY), "")
         are = "is" if len(waiting) == 1 else "are"
-        late = f"{len(waiting)} of {count(len(self.picture.slices), 'slice')} {are} not up"
+        late = f"{len(waiting)} of {count(len(self.model.slices), 'slice')} {are} not up"
         return f"{late}; slice {waiting[0].index}: {first}"
 
     def _news(self) -> list[RolloutStep]:
-        pod, reason = self._pods.get(self.head), self.picture.reason or "no pod yet"
+        pod, reason = self._pods.get(self.head), self.model.reason or "no pod yet"
         why_head = explain(pod, reason) if pod is not None else "no pod yet" if reason == "no pod" else reason
-        steps = self._said_once("head", self.picture.head is State.READY, "The head", why_head, reason)
-        for each in self.picture.slices:
+        steps = self._said_once("head", self.model.head is State.READY, "The head", why_head, reason)
+        for each in self.model.slices:
             late = next((host for host in each.hosts if host.state is not State.READY), None)
             why = reason = ""
             if late is not None:
                 which = f"host {late.index}, " if len(each.hosts) > 1 else ""
                 why, reason = f"{which}{self._why(late)}", late.reason
             # Workers are created after the head is up, so until then their absence says nothing.
-            if self.picture.head is State.READY or late is None:
+            if self.model.head is State.READY or late is None:
                 steps += self._said_once(f"slice {each.index}", late is None, f"Slice {each.index}", why, reason)
         return steps
 
@@ -189,12 +189,12 @@ class _Rollout:
         if self._said.get(part) == words:
             return []
         self._said[part] = words
-        total = len(self.picture.slices)
+        total = len(self.model.slices)
         if up:
-            of = f" ({self.picture.ready} of {total})" if part != "head" else ""
-            return [RolloutStep(StepKind.DONE, f"{title} is up{of}.", self.picture.ready, total)]
+            of = f" ({self.model.ready} of {total})" if part != "head" else ""
+            return [RolloutStep(StepKind.DONE, f"{title} is up{of}.", self.model.ready, total)]
         kind = StepKind.WARN if reason in FATAL_REASONS else StepKind.WAIT
-        return [RolloutStep(kind, f"{title}: {why}.", self.picture.ready, total)]
+        return [RolloutStep(kind, f"{title}: {why}.", self.model.ready, total)]
 
     def _why(self, host: SliceHost) -> str:
         return explain(self._pods.get(host.pod), host.reason or str(host.state))
@@ -218,7 +218,7 @@ class _Rollout:
         self._warned.add((kind, reason, message))
         level = StepKind.WARN if event.get("type") == "Warning" else StepKind.WAIT
         text = f"{kind} {name}: {reason}: {message.rstrip('.')}."
-        return [RolloutStep(level, text, self.picture.ready, len(self.picture.slices))]
+        return [RolloutStep(level, text, self.model.ready, len(self.model.slices))]
 
 
 def _watches(client: Client, service: ServiceInfo) -> Mapping[Resource, AsyncGenerator[Change, None]]:
@@ -233,7 +233,7 @@ def _watches(client: Client, service: ServiceInfo) -> Mapping[Resource, AsyncGen
 
 async def _registered(client: Client, rollout: _Rollout) -> RolloutStep:
     """Follow the resource manager's log until all slices have registered; return the last step."""
-    service, total = rollout.service, len(rollout.picture.slices)
+    service, total = rollout.service, len(rollout.model.slices)
     lines = logs(
         client,
         rollout.head,

@@ -1,4 +1,4 @@
-"""The state of services now: get their objects and draw the picture; and the error when too little is free."""
+"""The state of services now: get their objects and derive their model; and the error when too little is free."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
 from pathways_jupyter.kube.pods import logs as pod_logs
 from pathways_jupyter.service import discovery, leases, names, proxy_job
+from pathways_jupyter.service.derivation import derive
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import of_image
 from pathways_jupyter.service.model import Holder, Service
 from pathways_jupyter.service.namespacestate import PodIndex
-from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import MOST_LOGS, Placement
 from pathways_jupyter.service.podstate import State
 
@@ -41,7 +41,7 @@ class Overview(ServiceInfo):
       users: The holders, each with user and notebook.
       jax: JAX version in the image's tag; empty where it names none.
       reason: Why it is not ready; empty when it is.
-      clock_ahead: As a picture's.
+      clock_ahead: As a model's.
     """
 
     state: State
@@ -54,23 +54,23 @@ class Overview(ServiceInfo):
     clock_ahead: int = 0
 
     @classmethod
-    def of(cls, service: ServiceInfo, picture: Service) -> Overview:
+    def of(cls, service: ServiceInfo, model: Service) -> Overview:
         """Return the overview of a service."""
         return cls(
             **vars(service),
-            state=picture.state,
-            ready=picture.ready,
-            in_use=picture.in_use,
-            free=picture.free,
-            users=tuple(str(each) for each in picture.holders if each.placed != 0),
+            state=model.state,
+            ready=model.ready,
+            in_use=model.in_use,
+            free=model.free,
+            users=tuple(str(each) for each in model.holders if each.placed != 0),
             jax=of_image(service.image).jax,
-            reason=picture.problem,
-            clock_ahead=picture.clock_ahead,
+            reason=model.problem,
+            clock_ahead=model.clock_ahead,
         )
 
 
 async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool = True) -> tuple[Service, ...]:
-    """Get the pictures of the services of a namespace.
+    """Get the models of the services of a namespace.
 
     Args:
       namespace: Empty for all namespaces.
@@ -83,7 +83,7 @@ async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool 
       ClusterError: The server could not be reached.
     """
     pairs = await fetch_with_services(client, namespace, wanted, logs=logs)
-    return tuple(picture for _, picture in pairs)
+    return tuple(model for _, model in pairs)
 
 
 async def fetch_with_services(
@@ -99,10 +99,10 @@ async def fetch_with_services(
             else await discovery.list_services(client, namespace)
         )
 
-    return await draw_services(client, namespace, find(), logs=logs)
+    return await derive_services(client, namespace, find(), logs=logs)
 
 
-async def draw_services(
+async def derive_services(
     client: Client, namespace: str, finding: Coroutine[Any, Any, tuple[ServiceInfo, ...]], *, logs: bool = True
 ) -> tuple[tuple[ServiceInfo, Service], ...]:
     """Draw the services that `finding` returns, while it reads their JobSets; raises as :func:`fetch` does."""
@@ -117,9 +117,9 @@ async def draw_services(
     for pod in pods.result().items:
         indices.setdefault(str(pod["metadata"].get("namespace") or ""), PodIndex()).put(pod)
 
-    def draw(placements: Mapping[tuple[str, str], Placement]) -> list[Service]:
+    def derived(placements: Mapping[tuple[str, str], Placement]) -> list[Service]:
         return [
-            picture(
+            derive(
                 each,
                 pods=indices.get(each.namespace, PodIndex()),
                 jobs=[job for job in listed if job["metadata"].get("namespace") == each.namespace],
@@ -129,17 +129,19 @@ async def draw_services(
             for each in services
         ]
 
-    # Twice: which proxies there are, and so which logs to read, is known from the first picture.
-    drawn = draw({})
-    proxies = {(each.namespace, holder.pod) for each in drawn for holder in each.holders if holder.pod}
+    # Twice: which proxies there are, and so which logs to read, is known from the first models.
+    models = derived({})
+    proxies = {(each.namespace, holder.pod) for each in models for holder in each.holders if holder.pod}
     # With one log unknown, slices are counted and not located, whatever the others say.
     if logs and 0 < len(proxies) <= MOST_LOGS:
         async with tasks.group() as group:
             reading = {proxy: group.create_task(_read_placement(client, *proxy)) for proxy in proxies}
-        drawn = draw({proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None})
+        models = derived(
+            {proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None}
+        )
     return tuple(
         (service, replace(found, clock_ahead=client.clock_ahead))
-        for service, found in zip(services, drawn, strict=True)
+        for service, found in zip(services, models, strict=True)
     )
 
 
@@ -196,7 +198,7 @@ async def _readable(client: Client) -> tuple[tuple[ServiceInfo, Service], ...]:
 
 
 async def fetch_job(client: Client, namespace: str, name: str) -> Service:
-    """Get the picture of the slices of a job, which holds all of them itself.
+    """Get the model of the slices of a job, which holds all of them itself.
 
     Raises:
       ServiceError: There is no such job, or it has no slices now.
@@ -211,11 +213,11 @@ async def fetch_job(client: Client, namespace: str, name: str) -> Service:
     info = discovery.describe(jobset, own=True) if jobset is not None else None
     if info is None:
         raise ServiceError(f"Job {name} has no slices now.", hint=advice("{job_show:{name}} says why.", name=name))
-    drawn = picture(info, pods=PodIndex(pods.result().items), jobs=())
+    model = derive(info, pods=PodIndex(pods.result().items), jobs=())
     wanted = {info.instance_type: info.slices}
     holder = Holder("", "", "", info.created, wanted, False, info.slices, f"job {name}")
-    held = tuple(replace(each, held_by=holder) for each in drawn.slices)
-    return replace(drawn, slices=held, holders=(holder,), certain=True, clock_ahead=client.clock_ahead)
+    held = tuple(replace(each, held_by=holder) for each in model.slices)
+    return replace(model, slices=held, holders=(holder,), certain=True, clock_ahead=client.clock_ahead)
 
 
 async def _read_placement(client: Client, namespace: str, pod: str) -> Placement | None:

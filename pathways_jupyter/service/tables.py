@@ -38,7 +38,7 @@ def tables(
     """Return the tables of a cluster, with all times by this machine's clock.
 
     Args:
-      services: The description and the picture of each service.
+      services: The description and the model of each service.
       heads: Name of the resource manager's pod, by service.
       me: The user label of the user who looks at the tables.
       jobs: JobSets and PathwaysJobs.

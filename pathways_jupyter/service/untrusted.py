@@ -27,7 +27,7 @@ LATEST = 7_258_118_400.0
 """The year 2200, in seconds since the epoch: Python and browsers can show all times until then."""
 MOST_SLICES = 10_000
 MOST_HOSTS = 100_000
-"""Of one service; the picture of one has an entry for each, whether it exists or not."""
+"""Of one service; the model of one has an entry for each, whether it exists or not."""
 MOST_RESTARTS = 2**31 - 1
 _LONGEST_JSON = 4096
 _DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")

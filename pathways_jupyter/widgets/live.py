@@ -52,11 +52,11 @@ class CellOutput:
 
 
 class Live(ABC):
-    """A picture that updates from its first display on; only its newest display is live.
+    """A view that updates from its first display on; only its newest display is live.
 
     Args:
       shell: IPython's shell of this kernel.
-      view: The picture as it is now.
+      view: The view as it is now.
     """
 
     def __init__(self, shell: Any, view: View) -> None:
@@ -68,17 +68,17 @@ class Live(ABC):
 
     @property
     def value(self) -> Any:
-        """The typed value that the picture is of, as it is now."""
+        """The typed value that the view is of, as it is now."""
         return self.view.value
 
     @property
     def text(self) -> str:
-        """The picture as text, as it is now."""
+        """The view as text, as it is now."""
         return self.view.text
 
     @property
     def html(self) -> str:
-        """The picture as HTML, as it is now."""
+        """The view as HTML, as it is now."""
         return self.view.html
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class Live(ABC):
         """Start updating; called once, at the first display."""
 
     def _redraw(self, view: View, *, last: bool = False) -> None:
-        """Replace the picture by `view`, unless the last one was drawn already; callable from any thread."""
+        """Replace the view by `view`, unless the last one was drawn already; callable from any thread."""
         with self._lock:
             if self._over:
                 return
@@ -108,14 +108,14 @@ class Live(ABC):
 
 
 class Watched(Live):
-    """A picture that a thread with an event loop keeps up to date.
+    """A view that a thread with an event loop keeps up to date.
 
     Args:
       shell: IPython's shell of this kernel.
 
     Attributes:
-      watched: The pictures of this kind that are live.
-      superseded: What an older picture says when there are too many.
+      watched: The views of this kind that are live.
+      superseded: What an older view says when there are too many.
     """
 
     watched: ClassVar[list[Watched]]
@@ -127,14 +127,14 @@ class Watched(Live):
 
     @abstractmethod
     def _drawn(self, note: str = "") -> View:
-        """Return the picture as it is now, with `note` below."""
+        """Return the view as it is now, with `note` below."""
 
     @abstractmethod
     async def _watch(self) -> None:
-        """Redraw the picture whenever something changes, until there is nothing more to watch."""
+        """Redraw the view whenever something changes, until there is nothing more to watch."""
 
     def end(self, note: str = "") -> None:
-        """Draw the picture a last time, with `note` below, and stop watching."""
+        """Draw the view a last time, with `note` below, and stop watching."""
         self._redraw(self._drawn(note), last=True)
         with contextlib.suppress(ValueError):
             self.watched.remove(self)
@@ -165,5 +165,5 @@ class Watched(Live):
             note = f"No longer live: {error} {error.hint}".rstrip()
         except Exception as error:
             note = f"No longer live: {type(error).__name__}: {error}"
-            logger.exception("a live picture")
+            logger.exception("a live view")
         self.end(note)

@@ -1,6 +1,6 @@
 """Buttons in a notebook, for front ends without the sidebar: VS Code, Colab, a kernel on another server.
 
-The picture above them is HTML like every other output, so what is saved with the notebook stays readable; only the
+The view above them is HTML like every other output, so what is saved with the notebook stays readable; only the
 controls are widgets, which need their kernel. They do what the magics do, and show the equivalent line.
 A kernel handles a button after the cell that runs; the sidebar and the command line can act at once.
 """

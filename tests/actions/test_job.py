@@ -320,11 +320,11 @@ def test_a_job_is_shown_live_until_it_is_over(shared_notebook, cluster):
     cell = yaml.safe_dump(training("watched", "python", "-c", "print('done')"), sort_keys=False)
     assert shared_notebook.run(f"%%pathwaysjob --local\n{cell}").status == "ok"
     since = len(shared_notebook.seen)
-    # The cell that runs below does not keep the picture from being drawn again.
+    # The cell that runs below does not keep the view from being drawn again.
     shown = shared_notebook.run("job = %pathways job show watched --local\ndisplay(job)\nimport threading")
     assert shown.status == "ok", shown.shown
     busy = shared_notebook.begin("while job.value.job.state != 'Completed': threading.Event().wait(0.1)")
-    # The cell may end just before the picture that made it end is published, so its end is waited for first.
+    # The cell may end just before the view that made it end is published, so its end is waited for first.
     assert shared_notebook.finish(busy).status == "ok"
     assert "Completed" in shared_notebook.wait_for("Job watched: completed", since=since)
     assert "is deleted" in shared_notebook.run("%pathways job delete watched --local --yes").text

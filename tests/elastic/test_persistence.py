@@ -31,7 +31,7 @@ from pathways_jupyter.elastic.checkpoints import Checkpoints
 from pathways_jupyter.elastic.loop import default_mesh
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.reshard import Form
-from pathways_jupyter.render import elastic as picture
+from pathways_jupyter.render import elastic as render
 from pathways_jupyter.session.kernel import session as sessions
 from small_training import Data, check, first_state, step
 
@@ -153,7 +153,7 @@ check(result, 15)
 (said,) = through_the_notebook(event.message for event in record.events)
 assert "UNIMPLEMENTED" in said and "needs TensorStore" in said, said
 assert {each.writer for each in result.goodput.snapshots} == {"notebook"}
-assert "notebook" in picture.view(record).text
+assert "notebook" in render.view(record).text
 result = elastic.train_loop(step, first_state(), Data(), steps=16, snapshots=elastic.Snapshots(path=path))
 assert list(result.metrics) == [15]
 """

@@ -13,7 +13,7 @@ import pytest
 from pathways_jupyter.elastic import export
 from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.record import Kind, Record
-from pathways_jupyter.render import elastic as picture
+from pathways_jupyter.render import elastic as render
 from pathways_jupyter.render import text
 
 
@@ -33,11 +33,11 @@ def record():
 
 
 def test_the_run_is_drawn_with_its_slices_a_metric_its_time_and_its_events(record):
-    view = picture.view(record)
+    view = render.view(record)
     assert "Elastic training: 5 of 10 steps" in view.html
     one = Record()
     one.begin(steps=1)
-    assert "Elastic training: 0 of 1 step<" in picture.view(one).html
+    assert "Elastic training: 0 of 1 step<" in render.view(one).html
     assert "slices: 3 at first, now 2; between 2 and 3" in view.html
     assert "loss: 5 at first, now 2; between 2 and 5" in view.html, "what is not finite cannot be drawn"
     assert "acc" not in view.html
@@ -52,17 +52,17 @@ def test_the_run_is_drawn_with_its_slices_a_metric_its_time_and_its_events(recor
 
 def test_a_run_in_a_file_goes_on_as_of_a_time_and_has_ended_at_its_end(record, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: record.begun + 60)
-    assert f"1 loss survived, as of {text.moment(record.begun + 60)}" in picture.view(record).html
+    assert f"1 loss survived, as of {text.moment(record.begun + 60)}" in render.view(record).html
     record.end()
     monkeypatch.setattr(time, "time", lambda: record.begun + 600)
-    assert f"as of {text.moment(record.begun + 60)}" in picture.view(record).html
+    assert f"as of {text.moment(record.begun + 60)}" in render.view(record).html
 
 
 def test_what_each_snapshot_cost_is_shown_and_exported(record):
     costs = record.goodput.snapshots
     costs += [SnapshotCost(10 * number, 2_000_000, waited=0.25, copied=0.5) for number in range(6)]
     costs[-1].written, costs[-1].writer = 1.5, "hosts"
-    lines = [line.split("  ") for line in picture.view(record).text.splitlines()]
+    lines = [line.split("  ") for line in render.view(record).text.splitlines()]
     shown = [[cell.strip() for cell in line if cell] for line in lines if any("MB" in cell for cell in line)]
     assert [line[0] for line in shown] == ["10", "20", "30", "40", "50"]
     assert shown[0][1:] == ["2.0 MB", "0.250 s", "0.500 s"]
@@ -73,7 +73,7 @@ def test_what_each_snapshot_cost_is_shown_and_exported(record):
 
 
 def test_any_metric_can_be_drawn_and_names_do_no_harm(record):
-    html = picture.view(record, ["<acc>", "loss", "none"]).html
+    html = render.view(record, ["<acc>", "loss", "none"]).html
     assert html.count("<svg") == 3
     assert "&lt;acc&gt;: 0 at first, now 0.5" in html
     # Well-formed, so that no name or message has become markup.
@@ -84,11 +84,11 @@ def test_before_the_first_step_there_is_no_curve():
     record = Record()
     record.begin(steps=10)
     record.total_slices = 3
-    view = picture.view(record)
+    view = render.view(record)
     assert "<svg" not in view.html
     assert "no step is complete yet" in view.text
     record.end()
-    assert "stopped" in picture.view(record).text
+    assert "stopped" in render.view(record).text
 
 
 def test_the_export_is_json_that_every_reader_takes(record):

@@ -21,7 +21,7 @@ from pathways_jupyter.server import hub as hubs
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.service import discovery
-from pathways_jupyter.service.picture import outline
+from pathways_jupyter.service.derivation import outline
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.protocol import Method

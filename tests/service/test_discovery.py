@@ -6,8 +6,8 @@ from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, PODS
 from pathways_jupyter.service import discovery, names, service_jobset, status
+from pathways_jupyter.service.derivation import derive
 from pathways_jupyter.service.namespacestate import PodIndex
-from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.podstate import State
 
 V6E = tpu.parse_instance_type("tpuv6e:2x2")
@@ -154,7 +154,7 @@ def test_a_service_that_ended_says_how_and_what_to_do():
     error = discovery.has_ended(info)
     assert str(error).endswith("will not come back: its JobSet has failed for good (too many restarts).")
     assert "kubectl delete jobset pathways-cluster" in error.hint
-    drawn = picture(info, pods=PodIndex(), jobs=[])
+    drawn = derive(info, pods=PodIndex(), jobs=[])
     assert (drawn.state, drawn.reason) == (State.DOWN, "its JobSet has failed for good (too many restarts)")
     found["metadata"]["labels"][names.EMBEDDED_LABEL] = "other"
     assert "local down --name other" in discovery.remedy(discovery.describe(found))

@@ -30,24 +30,24 @@ async def test_a_job_is_followed_through_an_outage_and_shown_as_outdated_meanwhi
     client = bench.client(patience=0.2)
     made = await objects.create(client, JOBSETS, expansion.expand(headless("t")))
     async with (
-        contextlib.aclosing(jobs.pictures(client, "t", namespace="default", events=False)) as pictures,
+        contextlib.aclosing(jobs.follow(client, "t", namespace="default", events=False)) as changes,
         asyncio.timeout(DEADLINE),
     ):
-        found = await anext(pictures)
+        found = await anext(changes)
         assert (found.job.state, found.outdated) == (conditions.PENDING, "")
-        second = asyncio.ensure_future(anext(pictures))
+        second = asyncio.ensure_future(anext(changes))
         await following.wait()
         await second
         await bench.server.stop()
         while not found.outdated:
-            found = await anext(pictures)
+            found = await anext(changes)
         assert found.job.state == conditions.PENDING
         started = {"type": "StartupPolicyCompleted", "status": "True", "reason": "x", "message": "started",
                    "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
         bench.store.update(bench.of(JOBSETS), {**made, "status": {"conditions": [started]}}, subresource="status")
         await bench.server.start()
         while found.job.state != conditions.RUNNING:
-            found = await anext(pictures)
+            found = await anext(changes)
         assert not found.outdated
 
 
@@ -63,10 +63,10 @@ async def test_a_job_among_many_events_does_not_wait_for_them_page_by_page(bench
     with Link(Path(bench.kubeconfig()), delay=0.25) as link:
         async with Client(auth.load(str(link.write(tmp_path / "far")))) as client:
             # Connections for all that goes out at once.
-            await jobs.picture(client, "t", namespace="default")
+            await jobs.details(client, "t", namespace="default")
             for _ in range(3):
                 traffic = link.count()
-                found = await jobs.picture(client, "t", namespace="default")
+                found = await jobs.details(client, "t", namespace="default")
                 fewest = min(fewest, traffic.stages)
                 if fewest <= 3:
                     break

@@ -12,9 +12,9 @@ from pathways_jupyter.cli.terminal import show_json
 from pathways_jupyter.kube import objects
 from pathways_jupyter.render import services, slices
 from pathways_jupyter.service import discovery, names, proxy_job, service_jobset, status
+from pathways_jupyter.service.derivation import derive
 from pathways_jupyter.service.model import Holder
 from pathways_jupyter.service.namespacestate import PodIndex
-from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State, pod_state
 
@@ -57,7 +57,7 @@ def proxy_pod(job):
 
 
 def draw(pods, jobs=(), placements=None, service=None):
-    return picture(service or made(), pods=PodIndex(pods), jobs=jobs, placements=placements)
+    return derive(service or made(), pods=PodIndex(pods), jobs=jobs, placements=placements)
 
 
 def test_a_service_whose_pods_are_ready_is_ready():
@@ -278,7 +278,7 @@ def test_a_capacity_error_names_slices_that_are_down():
     assert str(status.capacity_error(drawn, {"tpuv6e:2x2": 1})).endswith("; slice 1 is down.")
 
 
-def test_the_picture_is_plain_data():
+def test_the_model_is_plain_data():
     job = a_proxy("s1")
     drawn = draw([*cluster_pods(), proxy_pod(job)], [job])
     assert json.loads(json.dumps(dataclasses.asdict(drawn)))["slices"][0]["state"] == "ready"
@@ -305,13 +305,13 @@ def test_a_pod_that_waits_for_its_container_is_starting():
 
 
 def test_only_a_slice_that_changed_is_worked_out_again():
-    drawn, pods = {}, cluster_pods()
-    before = picture(made(), pods=PodIndex(pods), jobs=(), drawn=drawn)
+    cache, pods = {}, cluster_pods()
+    before = derive(made(), pods=PodIndex(pods), jobs=(), cache=cache)
     pods = [*pods[:2], pod("worker", 1, ready=False)]
-    now = picture(made(), pods=PodIndex(pods), jobs=(), drawn=drawn)
+    now = derive(made(), pods=PodIndex(pods), jobs=(), cache=cache)
     assert now.slices[0] is before.slices[0]
     assert now.slices[1].state is State.STARTING
-    assert now == picture(made(), pods=PodIndex(pods), jobs=())
+    assert now == derive(made(), pods=PodIndex(pods), jobs=())
 
 
 def test_many_proxies_of_one_user_do_not_hide_the_slices():
@@ -343,12 +343,12 @@ async def test_ages_are_those_of_the_clusters_clock(bench, monkeypatch, ahead):
 
 
 def test_only_slices_whose_pods_have_changed_are_computed_again():
-    pods, drawn = PodIndex(cluster_pods()), {}
-    first = picture(made(), pods=pods, jobs=(), drawn=drawn)
-    again = picture(made(), pods=pods, jobs=(), drawn=drawn)
+    pods, cache = PodIndex(cluster_pods()), {}
+    first = derive(made(), pods=pods, jobs=(), cache=cache)
+    again = derive(made(), pods=pods, jobs=(), cache=cache)
     assert again == first
     assert all(one is other for one, other in zip(first.slices, again.slices, strict=True))
     pods.put(pod("worker", 1, ready=False))
-    changed = picture(made(), pods=pods, jobs=(), drawn=drawn)
+    changed = derive(made(), pods=pods, jobs=(), cache=cache)
     assert changed.slices[0] is first.slices[0]
     assert changed.slices[1].state is not State.READY

@@ -12,10 +12,10 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.operator import metrics_server
 from pathways_jupyter.render import slices
 from pathways_jupyter.service import (
+    derivation,
     discovery,
     leases,
     names,
-    picture,
     placement,
     service_jobset,
     tables,
@@ -212,7 +212,7 @@ def test_a_service_can_be_drawn_whatever_others_write_beside_it(jobset, jobs, po
     for line in lines:
         read.feed(line)
     for service in discovery.of_jobsets([jobset]):
-        drawn = picture.picture(
+        drawn = derivation.derive(
             service,
             pods=PodIndex(pods),
             jobs=jobs,
@@ -223,7 +223,7 @@ def test_a_service_can_be_drawn_whatever_others_write_beside_it(jobset, jobs, po
         dump(view.value)
         assert all(each.isprintable() for each in view.text.replace("\n", ""))
         dump(tables.tables([(service, drawn)], heads={}, me="me", jobs=[jobset, *jobs]))
-        picture.outline(service, jobs)
+        derivation.outline(service, jobs)
     unreadable.number_of([jobset, *jobs])
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.elastic.run_registry import RUNS, RunRegistry
-from pathways_jupyter.widgets.pictures import ElasticPanel
+from pathways_jupyter.widgets.live_views import ElasticPanel
 
 
 class Shell:

@@ -40,7 +40,7 @@ class JobInfo:
 
     Attributes:
       state: Pending, Running, Suspended, Completed or Failed.
-      reason: Why it is in that state, in the cluster's words; :func:`pathways_jupyter.service.jobs.picture` adds what
+      reason: Why it is in that state, in the cluster's words; :func:`pathways_jupyter.service.jobs.details` adds what
         its pods say.
       headless: Whether a notebook can attach to its proxy.
       kind: ``PathwaysJob``, or ``JobSet`` for a job that is nothing but its JobSet.

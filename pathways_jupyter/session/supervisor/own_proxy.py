@@ -127,10 +127,10 @@ class OwnProxy(Proxy):
             planned = group.create_task(direct.plan(self._client, config, namespace))
             if config.queue:
                 group.create_task(queues.check(self._client, namespace, config.queue, config.priority))
-        (service, picture), (own_pod, path) = looked.result(), planned.result()
+        (service, model), (own_pod, path) = looked.result(), planned.result()
         self._session_log.limit_idleness(service.suspend_after)
         discovery.check(service, config.instances)
-        await self._slices.choose(service, picture)
+        await self._slices.choose(service, model)
         # On a direct path only the cluster's own network could be interrupted.
         relay = RelayKey.new(config.keep) if self._wants_relay and not path.is_direct else None
         return _Plan(service, path, own_pod, relay)

@@ -71,7 +71,7 @@ class ProxySlices:
         return sum(self.instances.values())
 
     async def look(self, namespace: str) -> tuple[ServiceInfo, Service | None]:
-        """Find the service, and with it the picture that :meth:`choose` needs; None if that has nothing to choose.
+        """Find the service, and with it the model that :meth:`choose` needs; None if that has nothing to choose.
 
         Raises: See :func:`.discovery.find` and :func:`.status.fetch`.
         """
@@ -90,54 +90,54 @@ class ProxySlices:
             return (await finding,)
 
         # Without the proxies' logs, which takes two requests: usually there are no holders.
-        ((service, picture),) = await status.draw_services(self._client, namespace, find(), logs=False)
-        return service, picture
+        ((service, model),) = await status.derive_services(self._client, namespace, find(), logs=False)
+        return service, model
 
-    async def choose(self, service: ServiceInfo, picture: Service | None) -> None:
+    async def choose(self, service: ServiceInfo, model: Service | None) -> None:
         """Choose slices before a proxy is made: fail at once if they are taken, or take fewer.
 
         With `config.wait` and without `config.at_least` nothing is checked: a proxy then waits in the queue of the
         resource manager, which places those that came first.
 
         Args:
-          picture: From :meth:`look`.
+          model: From :meth:`look`.
 
         Raises:
           CapacityError: Too few slices are free, and `config.wait` is over.
         """
         config, began, next_sweep = self._config, time.monotonic(), 0.0
         pauses = Backoff(_CHOICE_SECONDS, _LONGEST_REFRESH_SECONDS)
-        if picture is None:
+        if model is None:
             return
         enough, limit = config.at_least or self._requested, max(config.wait, CAPACITY_CHECK_SECONDS)
         # The slices of this session's former proxy count as free: it is replaced.
         job = job_name(self._session_log.record.user, self._session_log.record.id)
         while True:
-            if picture.available_to(job) < self._requested and picture.holders:
-                picture = (await status.fetch(self._client, service.namespace, service.name))[0]
-            if (free := picture.available_to(job)) >= enough:
+            if model.available_to(job) < self._requested and model.holders:
+                model = (await status.fetch(self._client, service.namespace, service.name))[0]
+            if (free := model.available_to(job)) >= enough:
                 self._take(service, min(self._requested, free))
                 return
             if time.monotonic() >= next_sweep:
                 if await self._sweep(service):
                     # There may be more that is silent.
-                    picture = (await status.fetch(self._client, service.namespace, service.name))[0]
+                    model = (await status.fetch(self._client, service.namespace, service.name))[0]
                     continue
                 next_sweep = time.monotonic() + CAPACITY_REFRESH_SECONDS
             waited = time.monotonic() - began
             if config.at_least and waited >= limit:
                 self.instances = dict.fromkeys(self.instances, enough)
             # Not at once: a slice that just became free, or a worker that just started, may not show for a moment.
-            self._wait_or_fail(picture, waited, limit)
+            self._wait_or_fail(model, waited, limit)
             await asyncio.sleep(min(pauses.next_pause(), max(0.0, limit - waited)))
-            picture = (await status.fetch(self._client, service.namespace, service.name, logs=False))[0]
+            model = (await status.fetch(self._client, service.namespace, service.name, logs=False))[0]
 
-    def _wait_or_fail(self, picture: Service, waited: float, limit: float) -> None:
+    def _wait_or_fail(self, model: Service, waited: float, limit: float) -> None:
         """Report who holds the slices; raise CapacityError once `waited` seconds are the limit."""
         if waited >= limit:
             # Without --wait, report no waiting time: it would be the duration of the query.
-            raise status.capacity_error(picture, self.instances, waited=waited if self._config.wait else 0.0)
-        message = str(status.capacity_error(picture, self.instances))
+            raise status.capacity_error(model, self.instances, waited=waited if self._config.wait else 0.0)
+        message = str(status.capacity_error(model, self.instances))
         if self._config.wait and message != self._reported:
             self._reported = message
             self._session_log.waits(message)
@@ -171,17 +171,17 @@ class ProxySlices:
         began = time.monotonic()
         pauses = Backoff(CAPACITY_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS)
         while True:
-            ((found, picture),) = await status.fetch_with_services(self._client, service.namespace, service.name)
+            ((found, model),) = await status.fetch_with_services(self._client, service.namespace, service.name)
             # Check the service again on each round: it may end for good in the meantime.
             discovery.check(found, self.instances)
             if self._all_placed.is_set():
-                # Placed while the two requests above were under way; `picture` may be older than that.
+                # Placed while the two requests above were under way; `model` may be older than that.
                 return
             waited = time.monotonic() - began
             seconds = CAPACITY_CHECK_SECONDS
-            if picture.available_to(self._session_log.record.job) < self._requested:
+            if model.available_to(self._session_log.record.job) < self._requested:
                 if not await self._sweep(service):
-                    self._wait_or_fail(picture, waited, self._config.wait)
+                    self._wait_or_fail(model, waited, self._config.wait)
                     seconds = min(pauses.next_pause(), max(0.0, self._config.wait - waited))
             elif self._log_unreadable.is_set():
                 self._stage(

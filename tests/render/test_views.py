@@ -29,7 +29,7 @@ from pathways_jupyter.render import (
     text,
 )
 from pathways_jupyter.service.checks import Finding, Level
-from pathways_jupyter.service.jobs import JobPicture
+from pathways_jupyter.service.jobs import JobDetails
 from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.podstate import State
@@ -104,12 +104,12 @@ def hosts(said):
 DEVICES = {0: ["TPU v6 lite"] * 4, 1: ["TPU v6 lite"] * 4}
 DOWN = Event(EventKind.SLICE_DOWN, "Slice 1 is down.", NOW - 5, {"slice": 1})
 FAILED = JobInfo("train", "default", "Failed", f"ValueError: {EVIL}", 0, "tpuv6e:2x2", 1, False, "PathwaysJob", 0.0)
-PICTURES = {
+VIEWS = {
     "session": lambda: sessions.card(record(notebook=EVIL, context=EVIL), DEVICES, [Event(EventKind.WARNING, EVIL)]),
     "sessions": lambda: sessions.table([record(notebook=EVIL, service=f"{EVIL}:1")]),
     "slices": lambda: slices.view([service(name=EVIL, address=EVIL)]),
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
-    "job": lambda: jobs.details(JobPicture(FAILED, (), (), ())),
+    "job": lambda: jobs.details(JobDetails(FAILED, (), (), ())),
     "notice": lambda: events.notice([events.News(parts.Tone.WARN, EVIL, EVIL)]),
     "doctor": lambda: checks.findings([Finding(EVIL, Level.FAIL, EVIL, EVIL)], Face.NOTEBOOK),
     "service": lambda: services.details(overview(EVIL)),
@@ -121,14 +121,14 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("picture", PICTURES)
-def test_what_others_wrote_is_text_and_never_markup(picture):
-    assert EVIL not in PICTURES[picture]().html
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_others_wrote_is_text_and_never_markup(view):
+    assert EVIL not in VIEWS[view]().html
 
 
-@pytest.mark.parametrize("picture", PICTURES)
-def test_no_picture_assumes_a_light_page(picture):
-    html = PICTURES[picture]().html
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_view_assumes_a_light_page(view):
+    html = VIEWS[view]().html
     assert not re.search(r"background(-color)?: *(#fff|white)|[^-]color: *(#000|black)", html)
 
 
@@ -223,7 +223,7 @@ def test_the_sidebar_has_a_sessions_words_and_what_is_left_of_it():
 
 
 def test_a_session_says_how_far_its_arrays_are():
-    saved = SavedArrays(3, 4_000_000_000, "gs://b/saved/u/suspended-s", NOW)
+    saved = SuspendedArrays(3, 4_000_000_000, "gs://b/saved/u/suspended-s", NOW)
 
     def words(**changes):
         return sessions.state_words(record(slices=(), **changes))
@@ -417,21 +417,21 @@ def test_a_notice_is_a_small_part_of_the_notebooks_file():
 
 
 def test_a_job_that_runs_in_a_file_does_so_as_of_a_time():
-    shown = jobs.details(JobPicture(FAILED, (), (), ()), note="No longer live.")
+    shown = jobs.details(JobDetails(FAILED, (), (), ()), note="No longer live.")
     (first,) = re.findall("<div>.*?</div>", shown.html)[:1]
     assert first.endswith(f'<span class="pw-muted">as of {text.moment(NOW)}</span></div>')
     assert shown.text.splitlines()[-1] == "No longer live."
 
 
 def test_a_job_that_cannot_be_read_any_more_is_shown_as_of_then_and_not_of_now():
-    shown = jobs.details(JobPicture(FAILED, (), (), (), outdated="As it was at 10:00:00. The server is away."))
+    shown = jobs.details(JobDetails(FAILED, (), (), (), outdated="As it was at 10:00:00. The server is away."))
     for each in (shown.text, shown.html):
         assert "As it was at 10:00:00. The server is away." in each
         assert "as of " not in each
 
 
 def test_only_the_state_of_a_job_is_kept_on_one_line():
-    shown = jobs.details(JobPicture(FAILED, (), (), ())).html
+    shown = jobs.details(JobDetails(FAILED, (), (), ())).html
     assert '<span class="pw-tone pw-fail">failed</span> (ValueError: ' in shown
 
 

@@ -1,4 +1,4 @@
-"""The live pictures of a notebook: its session's events and slices, a job, and an elastic training run."""
+"""The live views of a notebook: its session's events and slices, a job, and an elastic training run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import elastic, events, jobs, slices
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service.jobs import JobPicture, pictures
+from pathways_jupyter.service.jobs import JobDetails, follow
 from pathways_jupyter.session import clusters
 from pathways_jupyter.widgets.live import REDRAW_SECONDS, Live, Watched
 
@@ -31,7 +31,7 @@ _OVER = {SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
 
 
 def _end_of(session: Session) -> str:
-    """Return why a picture of `session` is the last one, where its supervisor reports nothing any more."""
+    """Return why a view of `session` is the last one, where its supervisor reports nothing any more."""
     if session.state in _OVER:
         return "The session has ended."
     return "No longer live: the session's supervisor has died. After %pathways reconnect, run this cell again."
@@ -121,9 +121,9 @@ class SliceMap(Watched):
                 await changed.wait()
                 # Cleared before reading, so that a change meanwhile causes another drawing.
                 changed.clear()
-                pictures = watch.pictures
-                mine = [each for each in pictures if each.address.partition(":")[0] == service]
-                self._services = tuple(_better(self._services, mine or pictures))
+                services = watch.pictures
+                mine = [each for each in services if each.address.partition(":")[0] == service]
+                self._services = tuple(_better(self._services, mine or services))
                 if self._session.state not in _OVER:
                     self._redraw(self._drawn(problem))
                 await asyncio.sleep(REDRAW_SECONDS)
@@ -146,28 +146,28 @@ class JobPanel(Watched):
     Args:
       shell: IPython's shell of this kernel.
       where: The job's cluster.
-      picture: The job to begin with.
+      details: The job to begin with.
     """
 
     watched: ClassVar[list[Watched]] = []
     superseded = "other jobs were shown"
 
-    def __init__(self, shell: Any, where: ConnectConfig, picture: JobPicture) -> None:
+    def __init__(self, shell: Any, where: ConnectConfig, details: JobDetails) -> None:
         self._where = where
-        self._picture = picture
+        self._details = details
         super().__init__(shell)
 
     def _drawn(self, note: str = "") -> View:
-        return jobs.details(self._picture, note=note)
+        return jobs.details(self._details, note=note)
 
     async def _watch(self) -> None:
-        job = self._picture.job
+        job = self._details.job
         async with (
             clusters.explain_local_errors(self._where),
             Client(await clusters.resolve(self._where)) as client,
-            contextlib.aclosing(pictures(client, job.name, namespace=job.namespace)) as found,
+            contextlib.aclosing(follow(client, job.name, namespace=job.namespace)) as found,
         ):
-            async for self._picture in found:
+            async for self._details in found:
                 self._redraw(self._drawn())
 
 
@@ -193,7 +193,7 @@ class ElasticPanel(Live):
         if self._followed is None:
             self._followed = record
         elif record is not self._followed:
-            # Its picture stays in the notebook: another cell's run does not take its place.
+            # Its view stays in the notebook: another cell's run does not take its place.
             return
         if record.ended is not None and (before := RUNS.shown()) is not None and before is not record:
             # That was a short call: the training before it is shown again.

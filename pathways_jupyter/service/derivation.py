@@ -1,4 +1,4 @@
-"""Compute the picture of a service from the objects in its namespace.
+"""Derive the model of a service from the objects in its namespace.
 
 The caller has the objects already, so a server that watches them sends no further requests.
 """
@@ -16,20 +16,20 @@ from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State
 
-Drawn = dict[str, tuple[object, Slice]]
-"""Cache: slices as last drawn, by the name of their worker Job, with the input that each was drawn from."""
+Derived = dict[str, tuple[object, Slice]]
+"""Cache: slices as last derived, by the name of their worker Job, with the input that each was derived from."""
 
 
-def picture(
+def derive(
     service: ServiceInfo,
     *,
     pods: PodIndex,
     jobs: Iterable[Object],
     placements: Mapping[str, Placement] | None = None,
     reclaimable: Mapping[str, Reclaimable] | None = None,
-    drawn: Drawn | None = None,
+    cache: Derived | None = None,
 ) -> Service:
-    """Compute the picture of a service.
+    """Derive the model of a service.
 
     Args:
       pods: Pods of its namespace; others are ignored.
@@ -37,7 +37,7 @@ def picture(
       placements: Slices of each proxy according to its log, by the name of its pod; missing ones are unknown. A pod
         that follows another under the same Job has slices of its own.
       reclaimable: The proxies of silent sessions, by the uid of their Job; see :mod:`pathways_jupyter.service.leases`.
-      drawn: Cache of a caller that draws the same namespace repeatedly: a slice whose pods and holder have not changed
+      cache: Of a caller that derives the same namespace repeatedly: a slice whose pods and holder have not changed
         is not computed again.
     """
     read = placements or {}
@@ -48,7 +48,7 @@ def picture(
     # A slice that another proxy has got meanwhile is lost no more.
     held = lost | {job: (holder, True) for holder, placement in placed for job in placement.slices.values()}
     head = pods.of_head(service.name)
-    memory: Drawn = {} if drawn is None else drawn
+    memory: Derived = {} if cache is None else cache
     return Service(
         name=service.name,
         namespace=service.namespace,
@@ -77,7 +77,7 @@ def outline(service: ServiceInfo, jobs: Iterable[Object]) -> Service:
         str(job["metadata"]["name"]): untrusted.count((job.get("status") or {}).get("ready"), untrusted.MOST_HOSTS) or 0
         for job in listed
     }
-    drawn = picture(replace(service, slices=0), pods=PodIndex(), jobs=listed)
+    empty = derive(replace(service, slices=0), pods=PodIndex(), jobs=listed)
     wanted = service.hosts_per_slice
     hosts = {state: tuple(SliceHost(host, state) for host in range(wanted)) for state in (State.READY, State.STARTING)}
     slices = []
@@ -86,10 +86,10 @@ def outline(service: ServiceInfo, jobs: Iterable[Object]) -> Service:
         state = State.READY if ready.get(worker_job, 0) >= wanted else State.STARTING
         slices.append(Slice(index, state, hosts[state], worker_job))
     return replace(
-        drawn,
+        empty,
         slices=tuple(slices),
         head=_head_state(service, is_running=ready.get(f"{service.name}-{names.HEAD_JOB}-0", 0) > 0),
-        certain=not drawn.holders,
+        certain=not empty.holders,
         reason="",
     )
 
@@ -109,13 +109,13 @@ def _slice(
     index: int,
     pods: PodIndex,
     held: Mapping[str, tuple[Holder, bool]],
-    drawn: Drawn,
+    cache: Derived,
 ) -> Slice:
     worker_job = _worker_job(service, index)
     workers = pods.of_slice(service.name, service.worker_job, index)
     holder, is_placed = held.get(worker_job, (None, True))
     source = (service.started, service.hosts_per_slice, workers, holder, is_placed)
-    before = drawn.get(worker_job)
+    before = cache.get(worker_job)
     # Cheap: the workers of a slice are the same object until one of them has changed.
     if before is not None and before[0] == source:
         return before[1]
@@ -134,7 +134,7 @@ def _slice(
     if holder is not None and (state is not State.READY or not is_placed):
         state = State.DOWN
     made = Slice(index, state, hosts, worker_job, holder)
-    drawn[worker_job] = source, made
+    cache[worker_job] = source, made
     return made
 
 
