@@ -15,9 +15,9 @@ Everything goes through JAX's own colocated Python and works with any sidecar; s
 
 from __future__ import annotations
 
+from pathways_jupyter.colocated.batch_iterator import iterator
 from pathways_jupyter.colocated.cell_run import run_cell
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, LostError
-from pathways_jupyter.colocated.feed import iterator
 from pathways_jupyter.colocated.functions import class_, function
 from pathways_jupyter.colocated.host import Host, hosts
 from pathways_jupyter.colocated.memory import reset, restart, who

@@ -24,7 +24,7 @@ _MODULES = (
     "namespaces",
     "value_writer",
     "outputs",
-    "feeds",
+    "prefetching",
     "calls",
     "serve",
 )

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.experimental.colocated_python import serialization
 
-from . import failures, feeds, namespaces, outputs, rich, stoppable, streams
+from . import failures, namespaces, outputs, prefetching, rich, stoppable, streams
 from .transcript import Transcript
 from .value_writer import Writer
 
@@ -103,20 +103,20 @@ def _variables(
     return values | arrays
 
 
-def open_feed(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any) -> Done:
+def open_iterator(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any) -> Done:
     """Start a data-loading iterator; describe its batches."""
     namespaces.remember(head["source"], head["filename"])
     host, count = _index(head, mesh), len(head["counts"])
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         make = namespaces.placed(serialization._deserialize(blobs[0]), head["filename"])
-        feed = objects[head["object"]] = feeds.Prefetcher(lambda: make(host, count), head["ahead"])
+        prefetcher = objects[head["object"]] = prefetching.Prefetcher(lambda: make(host, count), head["ahead"])
         try:
-            leaves, tree = jax.tree_util.tree_flatten(feed.first())
+            leaves, tree = jax.tree_util.tree_flatten(prefetcher.first())
         except StopIteration:
             raise ValueError("The iterator has no batch at all.") from None
         arrays = [np.asarray(leaf) for leaf in leaves]
-        # Of a batch the notebook needs only how it is built: each array stands for its place.
+        # Of a batch the notebook needs only how it is built: each array stands for its index.
         writer = Writer(own=head["own"], unpickle=head["unpickle"])
         written = writer.write(jax.tree_util.tree_unflatten(tree, range(len(arrays))), "batch")
         return (written, writer.parts), [{"shape": list(each.shape), "dtype": str(each.dtype)} for each in arrays]

@@ -23,13 +23,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import calls, codec, feeds, namespaces, outputs, shardings, stoppable
+from . import calls, codec, namespaces, outputs, prefetching, shardings, stoppable
 
 BOOT = uuid.uuid4().hex
 """Changes when the sidecar's process does; names that cells defined are gone then."""
 _MAX_REPLIES = 8
 _DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "cloudpickle")
-_CALLS = {"cell": calls.cell, "function": calls.function, "open": calls.open_feed}
+_CALLS = {"cell": calls.cell, "function": calls.function, "open": calls.open_iterator}
 _lock = threading.Lock()
 _replies: OrderedDict[str, bytes] = OrderedDict()
 
@@ -71,17 +71,17 @@ def take(targets: list[Any], request: jax.Array) -> list[jax.Array]:
     return outputs.take(head["call"], head["names"], targets)
 
 
-def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
+def next_batch(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
     """Return the next batch of an iterator: a row that says what happened, and the batch's arrays."""
     head, _ = _read(request)
-    state, batch = feeds.step(calls.held(head["object"]), targets)
+    state, batch = prefetching.next_batch(calls.held(head["object"]), targets)
     return [_rows(codec.encode({"boot": BOOT, **state}), head, row_bytes, request.sharding.mesh), *batch]
 
 
 def _answer(head: dict[str, Any], blobs: list[bytes], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
     for key in head.get("released", ()):
         dropped = calls.objects.pop(key, None)
-        if isinstance(dropped, feeds.Prefetcher):
+        if isinstance(dropped, prefetching.Prefetcher):
             dropped.close()
         # The object goes now, and not when the call that follows has ended.
         del dropped

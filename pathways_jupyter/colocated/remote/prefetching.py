@@ -30,7 +30,7 @@ class Prefetcher:
         self._queue: queue.Queue[Any] = queue.Queue(max(1, ahead))
         self._closed = threading.Event()
         self._first: Any = None
-        threading.Thread(target=self._work, args=(make,), name="colocated-feed", daemon=True).start()
+        threading.Thread(target=self._work, args=(make,), name="colocated-prefetch", daemon=True).start()
 
     def first(self) -> Any:
         """Return the first batch, which :meth:`next` returns again.
@@ -91,11 +91,13 @@ class Prefetcher:
         return False
 
 
-def step(feed: Prefetcher, targets: list[tuple[tuple[int, ...], Any, Any]]) -> tuple[dict[str, Any], list[jax.Array]]:
+def step(
+    prefetcher: Prefetcher, targets: list[tuple[tuple[int, ...], Any, Any]]
+) -> tuple[dict[str, Any], list[jax.Array]]:
     """Return the next batch as this host's part of global arrays.
 
     Args:
-      feed: Where from.
+      prefetcher: Where from.
       targets: Global shape, dtype and sharding of each array.
 
     Returns:
@@ -104,7 +106,7 @@ def step(feed: Prefetcher, targets: list[tuple[tuple[int, ...], Any, Any]]) -> t
     state: dict[str, Any] = {"end": False, "error": None}
     batch = []
     try:
-        for leaf, (shape, dtype, sharding) in zip(jax.tree_util.tree_leaves(feed.next()), targets, strict=True):
+        for leaf, (shape, dtype, sharding) in zip(jax.tree_util.tree_leaves(prefetcher.next()), targets, strict=True):
             part, rows = np.asarray(leaf), outputs.rows(shape, sharding)
             if part.shape[1:] == shape[1:] and part.shape[0] < rows:
                 # The last batch of a pass is often smaller; compiled programs take none but whole ones.

@@ -42,7 +42,7 @@ class BatchIterator(Iterator[Any]):
             state = train_step(state, batch["x"])
 
     Args:
-      make: Called on each host with its place among the hosts and their number; gives pytrees of NumPy arrays, the
+      make: Called on each host with its index among the hosts and their number; gives pytrees of NumPy arrays, the
         host's part of a batch along the first axis. Every batch has the first one's shapes; a smaller last one is left
         out.
       sharding: How a batch lies on the chips: its first axis over the hosts.
@@ -110,7 +110,7 @@ class BatchIterator(Iterator[Any]):
         targets = _targets(answers, on_cpus)
         specs = [jax.ShapeDtypeStruct(shape, dtype, sharding=where) for shape, dtype, where in targets]
         step = self._channel.compiled(
-            Shipped("feed", ROW_BYTES, targets), lambda request: [self._channel.row_spec(), *specs]
+            Shipped("next_batch", ROW_BYTES, targets), lambda request: [self._channel.row_spec(), *specs]
         )
         return tree, step
 

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from pathways_jupyter.colocated.remote import feeds
-from pathways_jupyter.colocated.remote.feeds import Prefetcher
+from pathways_jupyter.colocated.remote import prefetching
+from pathways_jupyter.colocated.remote.prefetching import Prefetcher
 
 DEADLINE = 30.0
 
@@ -25,12 +25,12 @@ def batches(*rows: int):
 
 
 def test_the_first_batch_is_seen_before_and_comes_again() -> None:
-    feed = Prefetcher(lambda: iter("abc"), ahead=1)
-    assert feed.first() == "a"
-    assert [feed.next() for _ in range(3)] == ["a", "b", "c"]
+    prefetcher = Prefetcher(lambda: iter("abc"), ahead=1)
+    assert prefetcher.first() == "a"
+    assert [prefetcher.next() for _ in range(3)] == ["a", "b", "c"]
     for _ in range(2):
         with pytest.raises(StopIteration):
-            feed.next()
+            prefetcher.next()
 
 
 def test_it_reads_no_further_ahead_than_it_may_and_not_at_all_when_it_is_closed() -> None:
@@ -45,9 +45,9 @@ def test_it_reads_no_further_ahead_than_it_may_and_not_at_all_when_it_is_closed(
         finally:
             is_over.set()
 
-    feed = Prefetcher(make, ahead=2)
-    assert feed.next() == 0
-    feed.close()
+    prefetcher = Prefetcher(make, ahead=2)
+    assert prefetcher.next() == 0
+    prefetcher.close()
     assert is_over.wait(DEADLINE)
     # One that was taken, two that waited, and one that had no room; closing makes room for two.
     assert len(drawn) <= 6
@@ -62,24 +62,26 @@ def test_a_request_that_waits_for_a_batch_ends_when_the_iterator_is_closed() -> 
         goes_on.wait(DEADLINE)
         yield np.zeros((4, 2), np.float32)
 
-    feed = Prefetcher(make, ahead=1)
-    waiting = threading.Thread(target=lambda: states.append(feeds.step(feed, targets(4))[0]), daemon=True)
+    prefetcher = Prefetcher(make, ahead=1)
+    waiting = threading.Thread(
+        target=lambda: states.append(prefetching.next_batch(prefetcher, targets(4))[0]), daemon=True
+    )
     waiting.start()
     assert is_loading.wait(DEADLINE)
-    feed.close()
+    prefetcher.close()
     waiting.join(DEADLINE)
     goes_on.set()
     assert states == [{"end": True, "error": None}]
 
 
 def test_a_smaller_last_batch_ends_it_and_another_shape_is_an_error() -> None:
-    feed = Prefetcher(lambda: batches(4, 3), ahead=1)
-    state, (array,) = feeds.step(feed, targets(4))
+    prefetcher = Prefetcher(lambda: batches(4, 3), ahead=1)
+    state, (array,) = prefetching.next_batch(prefetcher, targets(4))
     assert state == {"end": False, "error": None}
     assert np.asarray(array).tolist() == [[4.0, 4.0]] * 4
-    state, (array,) = feeds.step(feed, targets(4))
+    state, (array,) = prefetching.next_batch(prefetcher, targets(4))
     assert (state["end"], np.asarray(array).tolist()) == (True, [[0.0, 0.0]] * 4)
-    state, _ = feeds.step(Prefetcher(lambda: batches(5), ahead=1), targets(4))
+    state, _ = prefetching.next_batch(Prefetcher(lambda: batches(5), ahead=1), targets(4))
     assert state["error"]["message"] == "A batch has shape [5, 2], the first one had [4, 2]."
 
 
@@ -88,8 +90,8 @@ def test_an_error_of_the_iterator_comes_every_time() -> None:
         raise OSError("no such file")
         yield
 
-    feed = Prefetcher(make, ahead=1)
+    prefetcher = Prefetcher(make, ahead=1)
     for _ in range(2):
-        state, arrays = feeds.step(feed, targets(4))
+        state, arrays = prefetching.next_batch(prefetcher, targets(4))
         assert (state["error"]["type"], state["error"]["message"]) == ("OSError", "no such file")
         assert len(arrays) == 1
