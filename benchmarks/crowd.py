@@ -30,7 +30,7 @@ from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.service import leases, names, proxy_job, service_jobset
 from pathways_jupyter.service.pathwaysjob import definition, submission
 from pathways_jupyter.service.session_figures import SessionFigures
-from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 
 TYPE = "tpuv6e:2x2"
 RENEWAL_SECONDS = int(leases.DEFAULT_SECONDS / leases.RENEWALS_PER_LEASE)

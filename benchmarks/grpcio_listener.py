@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from pathways_jupyter.local.pathways.http2.calls import Content, Receiver, RpcCall
+from pathways_jupyter.local.pathways.http2.rpcs import Content, Receiver, RpcCall
 
 _PREFIX = struct.Struct(">BI")
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -32,7 +32,7 @@ _servers: list[grpc.Server] = []
 
 
 class GrpcioCall:
-    """One call, with the interface of :class:`~pathways_jupyter.local.pathways.http2.calls.RpcCall`."""
+    """One call, with the interface of :class:`~pathways_jupyter.local.pathways.http2.rpcs.RpcCall`."""
 
     def __init__(self, path: str, metadata: Mapping[str, bytes]) -> None:
         self.path = path

@@ -66,7 +66,7 @@ def _one(transport: str) -> dict[str, float]:
 def serve(transport: str, path: str) -> None:
     """Serve two slices of four chips in this process until it is ended."""
     from pathways_jupyter.base.tpu import parse_instance_type
-    from pathways_jupyter.local.pathways.ifrt import server as ifrt
+    from pathways_jupyter.local.pathways.ifrt import ifrt_service as ifrt
     from pathways_jupyter.local.pathways.ifrt.machine import Machine
 
     if transport == "grpcio":

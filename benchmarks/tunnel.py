@@ -34,7 +34,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.carrier import PodPort
 from pathways_jupyter.tunnel.outage import Outage
-from pathways_jupyter.tunnel.relay import container
+from pathways_jupyter.tunnel.relay import relay_container
 from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
 from pathways_jupyter.tunnel.resumable_stream import RelayClient
 
@@ -107,7 +107,7 @@ def forward(arguments: list[str]) -> int:
         async with Client(auth.load(kubeconfig, context)) as client:
             target = PodPort(client, _NAMESPACE, _POD, _PORT)
             relayed = RelayClient(
-                replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, Outage(print, print, _no_reload)
+                replace(target, port=relay_container.port_of(_PORT)), _SECRET, 60.0, Outage(print, print, _no_reload)
             )
             open_stream = relayed.open if with_relay else None
             listening = await portforward.listen(target, path=Path(path), open_stream=open_stream)
@@ -187,7 +187,7 @@ def _pod(kubeconfig: str, context: str) -> Iterator[str]:
 
 async def _change(kubeconfig: str, context: str, *, create: bool) -> None:
     command = [sys.executable, "-m", "benchmarks.sink", str(_PORT)]
-    relay = container.RelaySpec(sha256(_SECRET).hexdigest())
+    relay = relay_container.RelaySpec(sha256(_SECRET).hexdigest())
     sink_container = {
         "name": "sink",
         "image": "python:3.12",
@@ -199,7 +199,7 @@ async def _change(kubeconfig: str, context: str, *, create: bool) -> None:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": _POD},
-        "spec": {"initContainers": [container.container(relay, _PORT)], "containers": [sink_container]},
+        "spec": {"initContainers": [relay_container.container(relay, _PORT)], "containers": [sink_container]},
     }
     async with Client(auth.load(kubeconfig, context)) as client:
         if create:

@@ -1,4 +1,4 @@
-"""The checks that need JAX, as the process of :mod:`.program` runs them; each yields what it finds, line by line."""
+"""The checks that need JAX, as the process of :mod:`.kernel_program` runs them; each yields its findings by line."""
 
 from __future__ import annotations
 

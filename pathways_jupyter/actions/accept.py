@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 
 from pathways_jupyter.accept import plan, report
+from pathways_jupyter.accept.acceptance import Acceptance, private_runtime_directory
 from pathways_jupyter.accept.plan import Broken, CheckResult, Outcome
 from pathways_jupyter.accept.report import Report
-from pathways_jupyter.accept.run import Acceptance, private_runtime_directory
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.doctor import examine
 from pathways_jupyter.actions.shell import INTERRUPTED, Action, LiveDisplay, Shell, Values

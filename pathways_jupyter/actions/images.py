@@ -14,7 +14,7 @@ from pathways_jupyter.render.view import View, for_kubectl, preformatted
 from pathways_jupyter.service import image_build
 from pathways_jupyter.service.images import sidecar_for
 from pathways_jupyter.service.pathwaysjob import definition, installation
-from pathways_jupyter.tunnel.relay.container import DEFAULT_IMAGE
+from pathways_jupyter.tunnel.relay.relay_container import DEFAULT_IMAGE
 
 
 def sidecar(shell: Shell, values: Values) -> View:

@@ -10,7 +10,7 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
-from pathways_jupyter.profile import bucket
+from pathways_jupyter.profile import trace_files
 from pathways_jupyter.render import profile as render
 from pathways_jupyter.render.view import said
 from pathways_jupyter.session import clusters
@@ -64,7 +64,7 @@ def finish(shell: Shell, trace: Trace) -> None:
 def show(shell: Shell, values: Values) -> None:
     """Sum up a trace that was taken before."""
     location = str(values["location"])
-    bucket.check(location)
+    trace_files.check(location)
     _show(shell, "Reading the trace.", location)
 
 
@@ -81,7 +81,7 @@ def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | 
         if before is not None:
             before()
         with adopted(clusters.storage_of(location)):
-            summary = tasks.abandonable(lambda: bucket.summarize(location, progress), name="pathways-trace")
+            summary = tasks.abandonable(lambda: trace_files.summarize(location, progress), name="pathways-trace")
         live.finish(render.view(summary))
 
 

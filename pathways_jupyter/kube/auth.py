@@ -65,9 +65,9 @@ def load(
     """
     environ = os.environ if environ is None else environ
     if cluster:
-        from pathways_jupyter.kube import google
+        from pathways_jupyter.kube import gke
 
-        return google.find(cluster, project, region)
+        return gke.find(cluster, project, region)
     files = kubeconfigs.paths(kubeconfig, environ=environ)
     if files:
         return _from_context(kubeconfigs.read(files).context(context), environ)

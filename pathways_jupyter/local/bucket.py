@@ -170,7 +170,7 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
             fresh.write_bytes(content)
             fresh.replace(path)
 
-    class Storage(storage.Storage):  # type: ignore[misc]
+    class FileStorage(storage.Storage):  # type: ignore[misc]
         only_reads = False
 
         def __init__(self) -> None:
@@ -243,7 +243,7 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
 
     # No client can go on with an upload of which an earlier process received a part.
     shutil.rmtree(directory / storage.RESUMABLE_DIR, ignore_errors=True)
-    found = Storage()
+    found = FileStorage()
     found._store = Files(use_memory=False, root=directory)
     base = f"http://{address[0]}:{address[1]}{prefix}"
     for top in directory.iterdir():

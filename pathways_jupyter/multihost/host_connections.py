@@ -17,7 +17,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.multihost.errors import RemoteHostError
-from pathways_jupyter.multihost.program import Connect, Connection, Program
+from pathways_jupyter.multihost.host_program import Connect, Connection, Program
 from pathways_jupyter.multihost.targets import Selection, Target, from_hosts
 
 _IDLE_START_SECONDS = 5.0

@@ -15,10 +15,10 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.base.text import some
 from pathways_jupyter.multihost.errors import HostUnreachable, MultihostError, RemoteHostError
 from pathways_jupyter.multihost.host_connections import Connections
+from pathways_jupyter.multihost.host_program import Program, frame
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
-from pathways_jupyter.multihost.program import Program, frame
-from pathways_jupyter.multihost.remote import run as remote
+from pathways_jupyter.multihost.remote import request_loop as remote
 from pathways_jupyter.multihost.run_events import Changed, Event, HostPhase, HostStatus, Note, Output
 from pathways_jupyter.multihost.targets import Target
 

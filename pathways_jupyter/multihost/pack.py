@@ -19,7 +19,7 @@ from typing import IO
 from pathways_jupyter.base import outgoing
 from pathways_jupyter.base.outgoing import LeftOut
 from pathways_jupyter.multihost.errors import PackError
-from pathways_jupyter.multihost.program import frame
+from pathways_jupyter.multihost.host_program import frame
 from pathways_jupyter.multihost.remote.sync import DIRECTORY, FILE, LINK
 
 _READ_BYTES = 1024 * 1024

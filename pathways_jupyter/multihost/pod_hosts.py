@@ -86,7 +86,7 @@ class PodConnection:
     target: Target
 
     async def start(self, command: list[str]) -> PodChannel:
-        """See :class:`~pathways_jupyter.multihost.program.Connection`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Connection`."""
         target = self.target
         with _explained(target):
             running = await execute(
@@ -100,7 +100,7 @@ class PodConnection:
 
 @dataclass(frozen=True)
 class PodChannel:
-    """A program in a pod; see :class:`~pathways_jupyter.multihost.program.RemoteProcess` for its methods."""
+    """A program in a pod; see :class:`~pathways_jupyter.multihost.host_program.RemoteProcess` for its methods."""
 
     target: Target
     execution: Execution

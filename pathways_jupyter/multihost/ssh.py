@@ -150,7 +150,7 @@ class SshConnection:
         self._target, self._connection = target, connection
 
     async def start(self, command: list[str]) -> SshChannel:
-        """See :class:`~pathways_jupyter.multihost.program.Connection`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Connection`."""
         try:
             process = await self._connection.create_process(shlex.join(command), encoding=None)
         except (OSError, asyncssh.Error) as error:
@@ -161,7 +161,7 @@ class SshConnection:
         return SshChannel(self._target, process)
 
     async def close(self) -> None:
-        """See :class:`~pathways_jupyter.multihost.program.Connection`."""
+        """See :class:`~pathways_jupyter.multihost.host_program.Connection`."""
         self._connection.close()
         try:
             async with asyncio.timeout(1):
@@ -171,7 +171,7 @@ class SshConnection:
 
 
 class SshChannel:
-    """A program on a host; see :class:`~pathways_jupyter.multihost.program.RemoteProcess` for its methods."""
+    """A program on a host; see :class:`~pathways_jupyter.multihost.host_program.RemoteProcess` for its methods."""
 
     def __init__(self, target: Target, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self._target, self._process = target, process

@@ -26,8 +26,8 @@ from pathways_jupyter.service import discovery, names, queues, untrusted
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.names import job_name, label_value
 from pathways_jupyter.service.podstate import State, pod_state
-from pathways_jupyter.tunnel.relay import container as relay_container
-from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay import relay_container as relay_container
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 
 TTL_SECONDS = 60
 """A finished Job stays this long, so that people can read why it ended."""

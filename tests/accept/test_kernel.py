@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from pathways_jupyter.accept.kernel import Kernel
+from pathways_jupyter.accept.kernel_process import Kernel
 from pathways_jupyter.accept.plan import CONNECT, DISCONNECT, Broken, Skipped
 from pathways_jupyter.base.config import ConnectConfig
 

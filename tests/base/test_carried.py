@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from pathways_jupyter.base import packages
-from pathways_jupyter.multihost import program
-from pathways_jupyter.tunnel.relay import container
+from pathways_jupyter.multihost import host_program
+from pathways_jupyter.tunnel.relay import relay_container
 
 OLDEST = (3, 9)
 """The oldest Python on a host."""
@@ -34,7 +34,7 @@ def test_modules_find_each_other_without_their_package():
 
 @pytest.mark.parametrize(
     ("package", "names"),
-    [(program.PACKAGE, program.MODULES), (container.PACKAGE, container.MODULES)],
+    [(host_program.PACKAGE, host_program.MODULES), (relay_container.PACKAGE, relay_container.MODULES)],
 )
 def test_a_program_needs_nothing_but_an_old_python(package, names):
     sent: set[str] = set()

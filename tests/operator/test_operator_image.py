@@ -11,7 +11,7 @@ import pytest
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service import image_build
 from pathways_jupyter.service.pathwaysjob import installation
-from pathways_jupyter.tunnel.relay.container import DEFAULT_IMAGE
+from pathways_jupyter.tunnel.relay.relay_container import DEFAULT_IMAGE
 
 
 def test_the_context_has_the_wheel_and_only_the_requirements_of_an_operator(tmp_path):
@@ -59,7 +59,7 @@ def test_its_requirements_are_all_that_an_operator_imports(tmp_path):
     imports = (
         "import pathways_jupyter.operator.main as main, pathways_jupyter.operator.metrics_server;"
         "from pathways_jupyter.kube.client import preload; preload();"
-        "import pathways_jupyter.kube.google, google.auth.transport.requests;"
+        "import pathways_jupyter.kube.gke, google.auth.transport.requests;"
         "main.main(['--help'])"
     )
     environ = {"PYTHONPATH": str(Path(__file__).parents[2]), "HOME": str(tmp_path)}

@@ -13,7 +13,7 @@ from pathways_jupyter.kube.objects import JOBS, LEASES
 from pathways_jupyter.operator.main import report
 from pathways_jupyter.operator.sweeper import Sweeper
 from pathways_jupyter.service import leases
-from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 
 DEADLINE = 60.0
 

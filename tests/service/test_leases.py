@@ -8,7 +8,7 @@ from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.service import abandoned, leases, names
-from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 
 DEADLINE = 60.0
 HOUR = 3600.0

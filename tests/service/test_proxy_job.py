@@ -5,7 +5,7 @@ import pytest
 from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.service import names, proxy_job
 from pathways_jupyter.service.lab import manifests
-from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 
 REPOSITORY = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways"
 

@@ -20,9 +20,9 @@ from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import READ_BYTES
 from pathways_jupyter.tunnel.open_carrier import StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.outage import Outage
-from pathways_jupyter.tunnel.relay import container
-from pathways_jupyter.tunnel.relay.container import RelaySpec
-from pathways_jupyter.tunnel.relay.program import MAX_STREAMS
+from pathways_jupyter.tunnel.relay import relay_container
+from pathways_jupyter.tunnel.relay.main import MAX_STREAMS
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 from pathways_jupyter.tunnel.resumable_stream import RelayClient, ResumableStream
 
 DEADLINE = 60.0
@@ -64,7 +64,7 @@ class Pod:
         self._made: list[RelayClient] = []
 
     async def start(self, greeting: str = "pass") -> None:
-        relay = container.container(RelaySpec(sha256(SECRET).hexdigest(), "python:3"), PORT)
+        relay = relay_container.container(RelaySpec(sha256(SECRET).hexdigest(), "python:3"), PORT)
         await self.bench.pod(
             self.client, "proxy", "python", "-c", ECHO.format(greeting=greeting), initContainers=[relay]
         )
@@ -73,7 +73,7 @@ class Pod:
         async def reload(_error: ClusterError) -> None:
             """Stay at the same server."""
 
-        target = PodPort(self.client, "default", "proxy", port or container.port_of(PORT))
+        target = PodPort(self.client, "default", "proxy", port or relay_container.port_of(PORT))
 
         def interrupted(reason: str) -> None:
             self.interrupted.append(reason)

@@ -4,7 +4,7 @@ import threading
 from types import SimpleNamespace
 
 from pathways_jupyter.render.view import said
-from pathways_jupyter.widgets.live import Place
+from pathways_jupyter.widgets.live import CellOutput
 
 
 def test_an_output_that_two_threads_draw_first_is_one_output():
@@ -18,8 +18,8 @@ def test_an_output_that_two_threads_draw_first_is_one_output():
         updates.append(update)
         second.set()
 
-    place = Place(SimpleNamespace(display_pub=SimpleNamespace(publish=publish)))
-    other = threading.Thread(target=place.draw, args=(said("b"),))
-    place.draw(said("a"))
+    output = CellOutput(SimpleNamespace(display_pub=SimpleNamespace(publish=publish)))
+    other = threading.Thread(target=output.draw, args=(said("b"),))
+    output.draw(said("a"))
     other.join(timeout=60)
     assert updates == [False, True]

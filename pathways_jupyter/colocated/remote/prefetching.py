@@ -91,7 +91,7 @@ class Prefetcher:
         return False
 
 
-def step(
+def next_batch(
     prefetcher: Prefetcher, targets: list[tuple[tuple[int, ...], Any, Any]]
 ) -> tuple[dict[str, Any], list[jax.Array]]:
     """Return the next batch as this host's part of global arrays.

@@ -18,8 +18,8 @@ from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.pathways import links, program_start
+from pathways_jupyter.local.pathways.ifrt.ifrt_service import Server
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
-from pathways_jupyter.local.pathways.ifrt.server import Server
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 from pathways_jupyter.local.pathways.program_start import Flags, instance_list
 from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, SliceRequester, inventory

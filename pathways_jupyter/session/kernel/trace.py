@@ -19,7 +19,7 @@ from typing import Any, Self
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.profile import bucket
+from pathways_jupyter.profile import trace_files
 from pathways_jupyter.profile.summary import Summary
 
 DEVICE_LEVELS: Mapping[str, str] = {
@@ -69,7 +69,7 @@ class Options:
             )
         if self.host not in HOST_LEVELS:
             raise ConfigError(f"There is no host level {self.host}.", hint="From 0, nothing, to 3, everything.")
-        bucket.check(self.to)
+        trace_files.check(self.to)
 
 
 def scratch(gcs_bucket: str) -> str:
@@ -87,7 +87,7 @@ class Trace:
     def __init__(self, client: Any, options: Options) -> None:
         # Not the time alone: hosts write their files under the same names, over those of a trace of the same second.
         self._name = f"{time.strftime('%Y_%m_%d_%H_%M_%S')}_{secrets.token_hex(3)}"
-        self.location = bucket.directory(options.to, self._name)
+        self.location = trace_files.directory(options.to, self._name)
         self._client = client
         self._options = options
         self._lock = threading.Lock()
@@ -156,7 +156,7 @@ class Trace:
         Raises:
           PathwaysError: Its files cannot be read.
         """
-        return bucket.summarize(self.location, progress)
+        return trace_files.summarize(self.location, progress)
 
 
 def _request(options: Options, name: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import names
 from pathways_jupyter.service.podstate import FATAL_REASONS, no_node
-from pathways_jupyter.tunnel.relay import container as relay
+from pathways_jupyter.tunnel.relay import relay_container as relay
 
 logger = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from pathways_jupyter.tunnel.grpc_connection import GrpcConnection
 from pathways_jupyter.tunnel.open_carrier import TooManyStreams
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.portforward import Forward
-from pathways_jupyter.tunnel.relay.container import RelaySpec
-from pathways_jupyter.tunnel.relay.container import port_of as relay_port
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
+from pathways_jupyter.tunnel.relay.relay_container import port_of as relay_port
 from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
 from pathways_jupyter.tunnel.resumable_stream import RelayClient
 

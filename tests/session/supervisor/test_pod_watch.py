@@ -14,7 +14,7 @@ from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.service import names
 from pathways_jupyter.session.supervisor import pod_watch
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch, RelayRefused
-from pathways_jupyter.tunnel.relay import container as relay
+from pathways_jupyter.tunnel.relay import relay_container as relay
 
 DEADLINE = 60.0
 LABELS = {"proxy": "p1", names.JOB_UID_LABEL: "p1"}

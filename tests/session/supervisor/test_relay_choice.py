@@ -13,7 +13,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object, list_
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session.kernel import session
-from pathways_jupyter.tunnel.relay import container
+from pathways_jupyter.tunnel.relay import relay_container
 
 NO_IMAGE = "sidecar:none"
 
@@ -30,7 +30,7 @@ def pods(cluster, name: str) -> list[Object]:
 def relays(cluster, name: str) -> list[str]:
     """The images of the relays beside a session's proxy."""
     every = [each for pod in pods(cluster, name) for each in pod["spec"].get("initContainers") or ()]
-    return [each["image"] for each in every if each["name"] == container.NAME]
+    return [each["image"] for each in every if each["name"] == relay_container.NAME]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def foreign(cluster, tmp_path) -> str:
 @pytest.mark.parametrize(("relay", "has"), [(None, True), (False, False)], ids=["default", "no-relay"])
 def test_a_tunnel_through_an_api_server_has_a_relay_unless_it_is_turned_off(cluster, config, foreign, relay, has):
     with session.connect(config(1, kubeconfig=foreign, relay=relay)) as made:
-        assert relays(cluster, made.id) == [container.DEFAULT_IMAGE] * has
+        assert relays(cluster, made.id) == [relay_container.DEFAULT_IMAGE] * has
 
 
 @pytest.mark.parametrize(("relay", "has"), [(None, False), (True, True)], ids=["default", "relay"])

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from pathways_jupyter.local.pathways.http2 import calls, wire
-from pathways_jupyter.local.pathways.http2.calls import CallError, RpcCall
+from pathways_jupyter.local.pathways.http2 import rpcs, wire
+from pathways_jupyter.local.pathways.http2.rpcs import CallError, RpcCall
 from pathways_jupyter.local.pathways.http2.sending import Sender
 from pathways_jupyter.local.pathways.http2.wire import FrameType, Setting
 
@@ -212,4 +212,4 @@ def _finish(call: RpcCall, error: Exception) -> None:
         call.finish(error.code, error.message)
     else:
         _log.error("%s failed", call.path, exc_info=error)
-        call.finish(*calls.error_status(error))
+        call.finish(*rpcs.error_status(error))

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import dtypes, promises, session_arrays, statuses, values
+from pathways_jupyter.local.pathways.ifrt import array_values, dtypes, promises, session_arrays, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import ArraySpec
 from pathways_jupyter.local.pathways.ifrt.client_session import UNCOUNTED, Handler, IfrtSession
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 _DONATE = 3
 _LARGE = 1 << 20
@@ -28,7 +28,7 @@ Move = Callable[[Machine, ArraySpec, list[Any]], tuple[list[Any], Any]]
 
 def make_array(session: IfrtSession, message: Any, body: Any) -> None:
     """Make an array of one host buffer: replicated if there are several devices."""
-    spec = values.read_spec(message, session.machine.shardings)
+    spec = array_values.read_spec(message, session.machine.shardings)
     if message.layout.serialized_layout.type_name:
         raise statuses.unimplemented("arrays cannot be made with a layout of their own")
     shards = range(len(spec.sharding.device_ids))
@@ -40,7 +40,7 @@ def make_sharded_arrays(session: IfrtSession, message: Any, body: Any) -> None:
     handles = list(message.array_handles) or [0] * len(message.specs)
     bound: list[int] = []
     for handle, each in zip(handles, message.specs, strict=True):
-        spec = values.read_spec(each.array_spec, session.machine.shardings)
+        spec = array_values.read_spec(each.array_spec, session.machine.shardings)
         parts = [
             (buffer, indices.indices, tuple(buffer.shape.dims))
             for indices, buffer in zip(each.addressable_shard_indices, each.host_buffers, strict=True)
@@ -56,7 +56,7 @@ def assemble(session: IfrtSession, message: Any, body: Any) -> None:
     spec = ArraySpec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
     handles, arrays = session.bind_new([message.result_handle], [spec])
     session_arrays.launch(
-        lambda found: ([values.join(spec, [values.split(each)[0] for each in found])], None),
+        lambda found: ([array_values.join(spec, [array_values.split(each)[0] for each in found])], None),
         sources,
         arrays,
         consumed=_donated(message, sources),
@@ -91,14 +91,14 @@ def copy(session: IfrtSession, message: Any, body: Any) -> None:
 def remap(session: IfrtSession, message: Any, body: Any) -> None:
     """Make shards of some arrays those of others."""
     sources = [session.arrays[handle] for handle in message.array_handles]
-    specs = [values.read_spec(each, session.machine.shardings) for each in message.plan.output_specs]
+    specs = [array_values.read_spec(each, session.machine.shardings) for each in message.plan.output_specs]
     handles, arrays = session.bind_new(message.result_handles, specs)
     mappings = list(message.plan.mappings)
 
     def work(found: list[Any]) -> tuple[list[Any], None]:
         shards: list[list[Any]] = [[None] * len(spec.sharding.device_ids) for spec in specs]
         for mapping in mappings:
-            taken = values.split(found[mapping.in_array])
+            taken = array_values.split(found[mapping.in_array])
             intervals = zip(
                 map(range, mapping.from_start, mapping.from_end, mapping.from_step),
                 map(range, mapping.to_start, mapping.to_end, mapping.to_step),
@@ -107,7 +107,7 @@ def remap(session: IfrtSession, message: Any, body: Any) -> None:
             for taken_from, given_to in intervals:
                 for source, target in zip(taken_from, given_to, strict=True):
                     shards[mapping.out_array][target] = taken[source]
-        return [values.join(spec, each) for spec, each in zip(specs, shards, strict=True)], None
+        return [array_values.join(spec, each) for spec, each in zip(specs, shards, strict=True)], None
 
     session_arrays.launch(work, sources, arrays, consumed=_donated(message, sources))
     body.array_handles.extend(handles)
@@ -116,7 +116,7 @@ def remap(session: IfrtSession, message: Any, body: Any) -> None:
 def reshard(session: IfrtSession, message: Any, body: Any) -> None:
     """Give arrays other shardings, over whatever devices these name."""
     sources = [session.arrays[handle] for handle in message.array_handles]
-    targets = [values.read_spec(each, session.machine.shardings) for each in message.array_specs]
+    targets = [array_values.read_spec(each, session.machine.shardings) for each in message.array_specs]
     _launch_each(session, message, body, resharded, sources, targets)
 
 
@@ -130,7 +130,7 @@ def read_array(session: IfrtSession, message: Any, body: Any) -> Promise:
 
     def read() -> None:
         try:
-            session.buffers.put(message.host_buffer_handle, values.to_host(ready.get(), strides))
+            session.buffers.put(message.host_buffer_handle, array_values.to_host(ready.get(), strides))
         except Exception as error:
             done.fail(statuses.of(error))
         else:
@@ -206,10 +206,12 @@ def _from_host(
         shards: list[Any] = [None] * len(spec.sharding.device_ids)
         for (buffer, indices, shape), promise in zip(parts, buffers, strict=True):
             strides = tuple(buffer.byte_strides.strides) if buffer.HasField("byte_strides") else None
-            shard = values.read_host(promise.get(), spec.kind, shape, strides)
+            shard = array_values.read_host(promise.get(), spec.kind, shape, strides)
             for index in indices:
                 shards[index] = shard
-        return [values.from_host(spec, shards, [devices.jax_devices[each] for each in spec.sharding.device_ids])], None
+        return [
+            array_values.from_host(spec, shards, [devices.jax_devices[each] for each in spec.sharding.device_ids])
+        ], None
 
     session_arrays.launch(work, [], arrays, after=buffers)
     return bound
@@ -251,7 +253,7 @@ def _copied(machine: Machine, target: ArraySpec, sources: list[Any]) -> tuple[li
     devices = machine.devices
     devices.check_up(target.sharding.device_ids)
     if target.is_strings:
-        return [values.join(target, values.split(sources[0]))], None
+        return [array_values.join(target, array_values.split(sources[0]))], None
     device_list = xc.DeviceList(tuple(devices.jax_devices[each] for each in target.sharding.device_ids))
     (copied,) = xc.batched_copy_array_to_devices_with_sharding(
         sources, [device_list], [target.sharding.jax], [xc.ArrayCopySemantics.ALWAYS_COPY]
@@ -295,7 +297,8 @@ def _shards(session: IfrtSession, handle: int, handles: Sequence[int], *, most: 
 
     def work(found: list[Any]) -> tuple[list[Any], None]:
         return [
-            values.join(each, [shard]) for each, shard in zip(specs, values.split(found[0])[:most], strict=True)
+            array_values.join(each, [shard])
+            for each, shard in zip(specs, array_values.split(found[0])[:most], strict=True)
         ], None
 
     session_arrays.launch(work, [source], arrays)

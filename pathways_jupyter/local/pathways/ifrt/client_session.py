@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import ArraySpec
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
-from pathways_jupyter.local.pathways.ifrt.colocated import Order
+from pathways_jupyter.local.pathways.ifrt.colocated_python import Order
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable, XlaExecutable
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.statuses import IfrtStatusError
-from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 _log = logging.getLogger(__name__)
 

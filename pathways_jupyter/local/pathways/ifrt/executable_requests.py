@@ -7,7 +7,7 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, plugins, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.client_session import Handler, IfrtSession
-from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
+from pathways_jupyter.local.pathways.ifrt.colocated_python import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable, XlaExecutable
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.stablehlo import CALLBACKS_REFUSED

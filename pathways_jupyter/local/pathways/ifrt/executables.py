@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import messages, session_arrays, statuses, values
+from pathways_jupyter.local.pathways.ifrt import array_values, messages, session_arrays, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import ArraySpec
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
 from pathways_jupyter.local.pathways.ifrt.stablehlo import read_program
-from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class XlaExecutable:
         ]
         # Make arrays of the results. Those of jaxlib itself take other arguments from 0.12 on.
         self._handlers = [
-            pxla.global_aval_to_result_handler(values.aval(each.kind, each.shape), each.sharding.jax, True)
+            pxla.global_aval_to_result_handler(array_values.aval(each.kind, each.shape), each.sharding.jax, True)
             for each in self._results
         ]
 

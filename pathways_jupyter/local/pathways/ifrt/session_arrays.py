@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import promises, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import ArraySpec, Strings
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueue, Waitable, outcome
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.statuses import IfrtStatusError
-from pathways_jupyter.local.pathways.ifrt.values import ArraySpec, Strings
 
 Work = Callable[[list[Any]], tuple[Sequence[Any], Waitable | None]]
 """Computes the outputs' values from the inputs'; returns an object to wait for if it is still running; may raise."""

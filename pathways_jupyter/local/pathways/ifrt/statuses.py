@@ -10,7 +10,7 @@ import enum
 import re
 from typing import Any
 
-from pathways_jupyter.local.pathways.http2.calls import CallError, error_status
+from pathways_jupyter.local.pathways.http2.rpcs import CallError, error_status
 
 
 class Code(enum.IntEnum):

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from pathways_jupyter.local.pathways.http2 import connection, wire
-from pathways_jupyter.local.pathways.http2.calls import Content, Messages, RpcCall
+from pathways_jupyter.local.pathways.http2.rpcs import Content, Messages, RpcCall
 from pathways_jupyter.local.pathways.http2.wire import FrameType
 
 DEADLINE = 60.0

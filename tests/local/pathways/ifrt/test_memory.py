@@ -15,8 +15,8 @@ import pytest
 
 from pathways_jupyter.base.tpu import parse_instance_type
 from pathways_jupyter.local.pathways.ifrt import buffers, messages
+from pathways_jupyter.local.pathways.ifrt.ifrt_service import Server
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
-from pathways_jupyter.local.pathways.ifrt.server import Server
 
 _DEADLINE = 60.0
 _SIZE = 64 << 20

@@ -6,10 +6,10 @@ import itertools
 import threading
 
 from pathways_jupyter.local.pathways.ifrt import promises, session_arrays, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import Strings
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.values import Strings
 
 DEADLINE = 60.0
 ERROR = statuses.invalid("gone")

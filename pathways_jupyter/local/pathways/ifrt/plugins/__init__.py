@@ -13,7 +13,7 @@ from typing import Any
 from pathways_jupyter.local.pathways.ifrt import statuses
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
-from pathways_jupyter.local.pathways.ifrt.plugins import persistence, profiling, reshard
+from pathways_jupyter.local.pathways.ifrt.plugins import persistence, profiling, side_channel
 
 PROGRAM_TYPE = "xla::ifrt::PluginProgram"
 _PREFIX = b"__serialized_plugin_program "
@@ -43,6 +43,6 @@ _REQUESTS: Mapping[str, Callable[[Any, Machine], OpaqueExecutable]] = {
     "bulk_persistence_write_request": lambda request, machine: persistence.Write(request["write_requests"], machine),
     "persistenceReadRequest": lambda request, machine: persistence.Read([request], machine),
     "bulk_persistence_read_request": lambda request, machine: persistence.Read(request["read_requests"], machine),
-    "reshardRequest": reshard.Reshard,
+    "reshardRequest": side_channel.Reshard,
     "profileRequest": profiling.Profile,
 }

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses, values
+from pathways_jupyter.local.pathways.ifrt import array_values, dtypes, session_arrays, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import ArraySpec
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.plugins import buckets
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
-from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 _MLIR_PREFIXES = {"pred": "i1", "s": "i", "u": "ui"}
 
@@ -176,7 +176,7 @@ class Read(_Persistence):
         parts = {text: array.result(read, deadline) for text, read in reads.items()}
         index_of = spec.sharding.jax.addressable_devices_indices_map(spec.shape)
         devices = [self._machine.devices.jax_devices[each] for each in spec.sharding.device_ids]
-        return values.from_host(spec, [parts[str(index_of[each])] for each in devices], devices)
+        return array_values.from_host(spec, [parts[str(index_of[each])] for each in devices], devices)
 
 
 def _kind(xla_name: str) -> int:

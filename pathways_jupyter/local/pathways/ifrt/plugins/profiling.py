@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import ArraySpec, Strings
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.plugins import buckets, planes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
-from pathways_jupyter.local.pathways.ifrt.values import ArraySpec, Strings
 
 _LONGEST_SECONDS = 60.0
 """A trace that is not stopped would take up memory without end."""

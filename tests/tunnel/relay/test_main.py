@@ -18,8 +18,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from pathways_jupyter.tunnel.relay import container, program
-from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay import main, relay_container
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 from pathways_jupyter.tunnel.relay.stream import Pool, StreamEnd
 from pathways_jupyter.tunnel.relay.wire import (
     ACCEPTED,
@@ -53,7 +53,7 @@ class Pod:
 
     def relay(self, *, keep: float = 60.0, **changes: str) -> subprocess.Popen[str]:
         """Start a relay, and return once it listens or has ended."""
-        spec = container.container(RelaySpec(hashlib.sha256(SECRET).hexdigest(), keep=keep), PROXY_PORT)
+        spec = relay_container.container(RelaySpec(hashlib.sha256(SECRET).hexdigest(), keep=keep), PROXY_PORT)
         variables = {each["name"]: each["value"] for each in spec["env"]} | changes
         made = subprocess.Popen(
             [sys.executable, *spec["command"][1:]],
@@ -76,7 +76,7 @@ class Pod:
         """Return the result of the proxy's liveness probe."""
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(DEADLINE)
-            if probe.connect_ex(str(self.directory / str(container.alive_port_of(PROXY_PORT)))):
+            if probe.connect_ex(str(self.directory / str(relay_container.alive_port_of(PROXY_PORT)))):
                 return False
             assert probe.recv(1) == b""
             return True
@@ -85,7 +85,7 @@ class Pod:
         """A carrier that has said nothing yet."""
         made = socket.socket(socket.AF_UNIX)
         made.settimeout(DEADLINE)
-        made.connect(str(self.directory / str(container.port_of(PROXY_PORT))))
+        made.connect(str(self.directory / str(relay_container.port_of(PROXY_PORT))))
         return made
 
     def close(self) -> None:
@@ -312,9 +312,9 @@ def test_its_ports_are_closed_when_nothing_came_for_long_enough(pod):
 def test_a_supervisor_without_streams_keeps_the_proxy(pod, monkeypatch):
     monkeypatch.setenv("PATHWAYS_LOCAL_SOCKETS", str(pod.directory))
     now = 1000.0
-    monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=lambda: now, strftime=time.strftime))
-    ports = container.port_of(PROXY_PORT), PROXY_PORT, container.alive_port_of(PROXY_PORT)
-    relay = program.Relay(program.Settings(hashlib.sha256(SECRET).digest(), *ports, 60.0))
+    monkeypatch.setattr(main, "time", SimpleNamespace(monotonic=lambda: now, strftime=time.strftime))
+    ports = relay_container.port_of(PROXY_PORT), PROXY_PORT, relay_container.alive_port_of(PROXY_PORT)
+    relay = main.Relay(main.Settings(hashlib.sha256(SECRET).digest(), *ports, 60.0))
     running = threading.Thread(target=relay.run)
     running.start()
     now += 50
@@ -333,12 +333,12 @@ def test_a_supervisor_without_streams_keeps_the_proxy(pod, monkeypatch):
 
 
 def test_without_another_image_it_runs_in_the_default_one():
-    assert container.container(RelaySpec("00" * 32), PROXY_PORT)["image"] == container.DEFAULT_IMAGE
-    assert container.container(RelaySpec("00" * 32, "mine:1"), PROXY_PORT)["image"] == "mine:1"
+    assert relay_container.container(RelaySpec("00" * 32), PROXY_PORT)["image"] == relay_container.DEFAULT_IMAGE
+    assert relay_container.container(RelaySpec("00" * 32, "mine:1"), PROXY_PORT)["image"] == "mine:1"
 
 
 def test_kubernetes_takes_the_program_as_it_is():
-    spec = container.container(RelaySpec("00" * 32), PROXY_PORT)
+    spec = relay_container.container(RelaySpec("00" * 32), PROXY_PORT)
     texts = [*spec["command"], *(each["value"] for each in spec["env"])]
     # Kubernetes would expand it.
     assert not any("$" in text for text in texts)

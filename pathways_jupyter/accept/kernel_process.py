@@ -1,4 +1,4 @@
-"""The other end of :mod:`.program`: a process with a session, which is asked for checks and may be killed."""
+"""The other end of :mod:`.kernel_program`: a process with a session, which is asked for checks and may be killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Kernel:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         # -P: the working directory may contain a file with a standard module's name.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "pathways_jupyter.accept.program"],
+            [sys.executable, "-P", "-m", "pathways_jupyter.accept.kernel_program"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

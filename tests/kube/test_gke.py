@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import auth
-from pathways_jupyter.kube import google as gke
+from pathways_jupyter.kube import gke as gke
 
 PATH = "/v1/projects/p/locations/us-east5/clusters/tpus"
 

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.profile import bucket
+from pathways_jupyter.profile import trace_files
 
 READ = "from pathways_jupyter.profile import bucket; bucket.summarize('gs://b/traces', print)"
 
@@ -38,7 +38,7 @@ def test_a_refusal_that_is_no_error_of_the_system_is_one_of_this_package():
 def test_a_file_that_is_broken_is_named(monkeypatch):
     files = fsspec.filesystem("memory")
     files.pipe("/b/traces/slice-0-host-1.xplane.pb", b"not a trace")
-    monkeypatch.setattr(bucket, "open_bucket", lambda: files)
+    monkeypatch.setattr(trace_files, "open_bucket", lambda: files)
     with pytest.raises(PathwaysError, match=r"slice-0-host-1\.xplane\.pb in gs://b/traces is not a trace") as caught:
-        bucket.summarize("gs://b/traces", lambda _: None)
+        trace_files.summarize("gs://b/traces", lambda _: None)
     assert "take the trace again" in caught.value.hint

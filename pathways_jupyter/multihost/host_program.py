@@ -15,7 +15,7 @@ from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
 from pathways_jupyter.multihost.targets import Target
 
 PACKAGE = "pathways_jupyter.multihost.remote"
-MODULES = ("step", "sync", "processes", "keeper", "run")
+MODULES = ("step", "sync", "processes", "keeper", "request_loop")
 _BOOTSTRAP = f"""{packages.LOADER}
 import json, os, select, zlib
 def take():
@@ -122,7 +122,7 @@ class Program:
         return cls(target, connection, channel)
 
     async def ask(self, step: str, *frames: bytes, **values: Any) -> dict[str, Any]:
-        """Begin a step of ``remote/run.py``, and return its first answer; raises as :meth:`answer` does.
+        """Begin a step of ``remote/request_loop.py``, and return its first answer; raises as :meth:`answer` does.
 
         Args:
           frames: What the step reads after its request.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.local.pathways.http2 import connection
-from pathways_jupyter.local.pathways.http2.calls import Content, Messages, RpcCall
+from pathways_jupyter.local.pathways.http2.rpcs import Content, Messages, RpcCall
 from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import Upload, chunk_head
 from pathways_jupyter.local.pathways.ifrt.client_session import Handler, IfrtSession

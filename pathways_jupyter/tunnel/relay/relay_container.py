@@ -12,7 +12,7 @@ NAME = "pathways-relay"
 DEFAULT_IMAGE = "mirror.gcr.io/library/python:3.13-slim"
 """From Google's public mirror of Docker Hub, which private GKE nodes reach as well."""
 
-MODULES = ("wire", "stream", "sockets", "proxy_stream", "program")
+MODULES = ("wire", "stream", "sockets", "proxy_stream", "main")
 PACKAGE = __name__.rpartition(".")[0]
 # Settings that glibc reads at the start. By default it returns the freed buffer of a read to the system, and gets the
 # next one from there: a third of what the relay does for a small message.

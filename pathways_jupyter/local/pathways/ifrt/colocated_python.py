@@ -13,13 +13,13 @@ from concurrent import futures
 from typing import Any
 
 from pathways_jupyter.local.pathways import sidecar_protocol
-from pathways_jupyter.local.pathways.ifrt import dtypes, messages, promises, session_arrays, statuses, values
+from pathways_jupyter.local.pathways.ifrt import array_values, dtypes, messages, promises, session_arrays, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import ArraySpec
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.sidecars import HostAnswer, SidecarClient
-from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 PROGRAM_TYPE = "jax_colocated_python_v0.0.1"
 
@@ -79,8 +79,8 @@ class PythonExecutable(OpaqueExecutable):
         self._devices = machine.devices
         self._order = order
         self._code: bytes = message.serialized_program_text
-        self._inputs = [values.read_spec(each, machine.shardings) for each in message.input_specs]
-        self._outputs = [values.read_spec(each, machine.shardings) for each in message.output_specs]
+        self._inputs = [array_values.read_spec(each, machine.shardings) for each in message.input_specs]
+        self._outputs = [array_values.read_spec(each, machine.shardings) for each in message.output_specs]
         self._number = next(self._sidecars.function_numbers)
         self._hosts = sorted({self._devices.all[each].host for each in self.device_ids})
         for number in self._hosts:
@@ -141,7 +141,7 @@ class PythonExecutable(OpaqueExecutable):
         import jax
 
         self._devices.check_up(self.device_ids)
-        inputs = [values.split(source) for source in sources]
+        inputs = [array_values.split(source) for source in sources]
         running = [self._call_on(number, inputs) for number in self._hosts]
         futures.wait(running, return_when=futures.FIRST_EXCEPTION)
         # If several failed, the first host's error is reported; hosts that are not done no longer matter.
@@ -158,10 +158,10 @@ class PythonExecutable(OpaqueExecutable):
                     if spec.is_strings:
                         shards[device] = tuple(sidecar_protocol.unpack_strings(part, math.prod(shape)))
                     else:
-                        array = values.read_host(part, spec.kind, shape, None)
+                        array = array_values.read_host(part, spec.kind, shape, None)
                         shards[device] = jax.device_put(array, self._devices.jax_devices[device])
         return [
-            values.join(spec, [shards[device] for device in spec.sharding.device_ids])
+            array_values.join(spec, [shards[device] for device in spec.sharding.device_ids])
             for shards, spec in zip(results, self._outputs, strict=True)
         ], None
 
@@ -174,7 +174,9 @@ class PythonExecutable(OpaqueExecutable):
         for spec, shards, devices in zip(self._inputs, inputs, targets, strict=True):
             for device in devices:
                 shard = shards[spec.sharding.device_ids.index(device)]
-                parts.append(sidecar_protocol.pack_strings(shard) if spec.is_strings else values.to_host(shard, None))
+                parts.append(
+                    sidecar_protocol.pack_strings(shard) if spec.is_strings else array_values.to_host(shard, None)
+                )
         shapes = [list(spec.sharding.shard_shape(spec.shape)) for spec in self._inputs]
         return host.request("call", parts, function=self._number, inputs=targets, shapes=shapes)
 

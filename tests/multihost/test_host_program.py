@@ -10,11 +10,11 @@ from waits import wait_until
 
 from pathways_jupyter.multihost import host_connections, hostrun
 from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
+from pathways_jupyter.multihost.host_program import Program
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
-from pathways_jupyter.multihost.program import Program
 from pathways_jupyter.multihost.remote import keeper
-from pathways_jupyter.multihost.remote.run import ALIVE, FORGET, STOP
+from pathways_jupyter.multihost.remote.request_loop import ALIVE, FORGET, STOP
 from pathways_jupyter.multihost.run_events import HostPhase
 from pathways_jupyter.multihost.targets import Target
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import array_requests, promises, statuses
+from pathways_jupyter.local.pathways.ifrt.array_values import ArraySpec
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
-from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 
 class Reshard(OpaqueExecutable):

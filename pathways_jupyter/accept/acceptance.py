@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from pathways_jupyter.accept.kernel import Kernel
+from pathways_jupyter.accept.kernel_process import Kernel
 from pathways_jupyter.accept.plan import CHECKS, CONNECT, DISCONNECT, Broken, Check, CheckResult, Outcome, outcome_of
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pathways_jupyter.accept import run
+from pathways_jupyter.accept import acceptance
+from pathways_jupyter.accept.acceptance import Acceptance
 from pathways_jupyter.accept.plan import CHECKS, Outcome
-from pathways_jupyter.accept.run import Acceptance
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
@@ -16,7 +16,7 @@ CONFIG = ConnectConfig(instances={"tpuv6e:2x2": 2})
 
 @pytest.fixture(autouse=True)
 def directory():
-    with run.private_runtime_directory():
+    with acceptance.private_runtime_directory():
         yield
 
 
@@ -51,6 +51,6 @@ def test_the_session_of_a_check_is_its_own_and_not_one_that_a_failed_check_has_l
             write("own", self.pid)
             return iter(())
 
-    monkeypatch.setattr(run, "Kernel", Connected)
+    monkeypatch.setattr(acceptance, "Kernel", Connected)
     _, record = Acceptance(CONFIG, {})._one_slice()
     assert record.id == "own"

@@ -3,14 +3,14 @@
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.service import names
-from pathways_jupyter.tunnel.relay import container
-from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay import relay_container
+from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 
 PORT = 29100
 
 
 async def test_a_proxy_that_no_one_needs_ends_with_its_pod_although_the_relay_is_a_sidecar(bench):
-    probe = {**container.liveness_probe(PORT), "initialDelaySeconds": 0, "periodSeconds": 1}
+    probe = {**relay_container.liveness_probe(PORT), "initialDelaySeconds": 0, "periodSeconds": 1}
     proxy = {
         "name": names.PROXY_CONTAINER,
         "image": "python:3",
@@ -24,7 +24,7 @@ async def test_a_proxy_that_no_one_needs_ends_with_its_pod_although_the_relay_is
         "spec": {
             "restartPolicy": "Never",
             "nodeName": "n0",
-            "initContainers": [container.container(RelaySpec("00" * 32, "python:3", keep=1.0), PORT)],
+            "initContainers": [relay_container.container(RelaySpec("00" * 32, "python:3", keep=1.0), PORT)],
             "containers": [proxy],
         },
     }
@@ -37,11 +37,11 @@ async def test_a_proxy_that_no_one_needs_ends_with_its_pod_although_the_relay_is
 
 
 def test_a_relay_that_names_no_image_has_the_public_one():
-    assert container.container(RelaySpec("00" * 32), PORT)["image"] == "mirror.gcr.io/library/python:3.13-slim"
-    assert container.container(RelaySpec("00" * 32, "r/python:3"), PORT)["image"] == "r/python:3"
+    assert relay_container.container(RelaySpec("00" * 32), PORT)["image"] == "mirror.gcr.io/library/python:3.13-slim"
+    assert relay_container.container(RelaySpec("00" * 32, "r/python:3"), PORT)["image"] == "r/python:3"
 
 
 def test_the_program_in_a_pods_spec_is_taken_as_it_is_by_kubernetes():
     """A dollar sign would begin a reference to a variable."""
-    made = container.container(RelaySpec("00" * 32), PORT)
+    made = relay_container.container(RelaySpec("00" * 32), PORT)
     assert not any("$" in each["value"] for each in made["env"])
