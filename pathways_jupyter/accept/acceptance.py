@@ -101,13 +101,13 @@ class Acceptance:
         psutil.wait_procs([child for kernel in self._kernels for child in kernel.children], timeout=_GONE_SECONDS)
         self._note_records()
         tasks.run(sweep.sweep_dead())
-        found = []
+        remains = []
         for record in self._records.values():
             try:
                 self._until_nothing_is_left(record)
             except (Broken, PathwaysError) as error:
-                found.append(f"session {record.id}: {error}")
-        return found
+                remains.append(f"session {record.id}: {error}")
+        return remains
 
     def _run(self, check: Check, kernel: Kernel | None) -> CheckResult:
         lines, outcome, began = list[str](), Outcome.PASSED, time.monotonic()
@@ -200,8 +200,8 @@ class Acceptance:
             async for _ in waiting:
                 counts = {}
                 for kind in _KINDS:
-                    found = await objects.list_(client, kind, namespace=namespace, labels=_of(record))
-                    counts[f"{kind.kind}s"] = len(found.items)
+                    listed = await objects.list_(client, kind, namespace=namespace, labels=_of(record))
+                    counts[f"{kind.kind}s"] = len(listed.items)
                 counts |= _on_this_machine(record)
                 if not any(counts.values()) or waiting.is_over:
                     break

@@ -83,8 +83,8 @@ def connect(context: CheckContext) -> Iterator[str]:
     for index, devices in context.session.slices().items():
         coordinates = " ".join(str(tuple(device.coords)) for device in devices[:8])
         yield f"slice {index}: {len(devices)} × {devices[0].device_kind} at {coordinates}{' ...' * (len(devices) > 8)}"
-    wanted = sum(context.config.instances.values())
-    _claim(len(context.session.slices()) == wanted, f"JAX sees {len(context.session.slices())} of {wanted} slices.")
+    slices = sum(context.config.instances.values())
+    _claim(len(context.session.slices()) == slices, f"JAX sees {len(context.session.slices())} of {slices} slices.")
 
 
 def compute(context: CheckContext) -> Iterator[str]:
@@ -228,7 +228,7 @@ def elastic(context: CheckContext) -> Iterator[str]:
 
     slices, since, record = context.slices(), context.session.event_count, elastic.Record()
     random = np.random.default_rng(0)
-    wanted = random.standard_normal((16, 4), dtype=np.float32)
+    target = random.standard_normal((16, 4), dtype=np.float32)
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
         waited, more = False, _STEPS_AFTER
@@ -243,7 +243,7 @@ def elastic(context: CheckContext) -> Iterator[str]:
             if not more:
                 return
             rows = random.standard_normal((4 * len(context.session.devices()), 16), dtype=np.float32)
-            yield {"x": rows, "y": rows @ wanted}
+            yield {"x": rows, "y": rows @ target}
 
     def step(state: Any, batch: Any) -> Any:
         def loss(weights: Any) -> Any:

@@ -143,10 +143,10 @@ async def _sized(config: ConnectConfig, client: Client, namespace: str) -> Conne
         return config
     service = await discovery.find(client, namespace, config.service)
     (model,) = await status.fetch(client, service.namespace, service.name)
-    wanted = {model.instance_type: max(1, min(_MOST_SLICES, model.free))}
+    instances = {model.instance_type: max(1, min(_MOST_SLICES, model.free))}
     if not model.free:
-        raise status.capacity_error(model, wanted)
-    return dataclasses.replace(config, service=service.name, namespace=service.namespace, instances=wanted)
+        raise status.capacity_error(model, instances)
+    return dataclasses.replace(config, service=service.name, namespace=service.namespace, instances=instances)
 
 
 ACTIONS: Mapping[str, Action] = {"accept": accept, "demo": demo}

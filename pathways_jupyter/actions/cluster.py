@@ -168,8 +168,8 @@ def revive(requested: ConnectConfig, state: SessionState) -> None:
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of a command's values that name a cluster or a service."""
-    wanted = {*_CLUSTER, "service"}
-    return {name: value for name, value in setting_sources.canonical(values).items() if name in wanted and value}
+    settings = {*_CLUSTER, "service"}
+    return {name: value for name, value in setting_sources.canonical(values).items() if name in settings and value}
 
 
 def session_of(values: Mapping[str, Any]) -> Any:
@@ -244,13 +244,13 @@ def find_session(beginning: str = "") -> SessionRecord:
     from pathways_jupyter.session import registry
 
     records = registry.sessions()
-    found = [record for record in records if record.id.startswith(beginning)]
-    if len(found) == 1:
-        return found[0]
+    matching = [record for record in records if record.id.startswith(beginning)]
+    if len(matching) == 1:
+        return matching[0]
     listed = ", ".join(record.id for record in records)
     if not records:
         raise SessionError("There is no session on this machine.", hint=advice("{connect} makes one."))
-    if not found:
+    if not matching:
         raise SessionError(f"There is no session {beginning!r}.", hint=f"Sessions on this machine: {listed}.")
     which = f"{beginning!r} matches" if beginning else "There are"
-    raise SessionError(f"{which} {len(found)} sessions.", hint=f"Choose one: {listed}.")
+    raise SessionError(f"{which} {len(matching)} sessions.", hint=f"Choose one: {listed}.")

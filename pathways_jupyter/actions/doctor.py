@@ -112,14 +112,14 @@ def _files() -> Finding:
 
 async def _uploads() -> dict[str, str]:
     """Return how fast the sessions of this machine sent data lately, by the URL of their API server."""
-    found = {}
+    targets = {}
     running = [each for each in registry.sessions() if each.is_here and each.state.is_connected]
     for record in sorted(await client.present(running), key=lambda each: each.upload_measured):
         if words := last_upload(record.upload_rate, record.upload_measured):
             # The kubeconfig may be gone by now.
             with contextlib.suppress(PathwaysError):
-                found[(await clusters.resolve(record)).server] = words
-    return found
+                targets[(await clusters.resolve(record)).server] = words
+    return targets
 
 
 def doctor(shell: Shell, values: Values) -> View:

@@ -19,17 +19,17 @@ def explain(shell: Shell, values: Values) -> View:
     Raises:
       ConfigError: Nothing has this name, or these words.
     """
-    wanted = " ".join(values.get("topic") or ())
-    found = pages.find(wanted) if wanted else pages.sections()
-    if not found:
-        close = difflib.get_close_matches(topic_of(wanted), pages.topics(), n=3, cutoff=0.5)
+    topic = " ".join(values.get("topic") or ())
+    sections = pages.find(topic) if topic else pages.sections()
+    if not sections:
+        close = difflib.get_close_matches(topic_of(topic), pages.topics(), n=3, cutoff=0.5)
         meant = f"Did you mean {', '.join(close)}? " if close else ""
         raise ConfigError(
-            f"Nothing explains {wanted!r}.", hint=advice("{meant}{explain} lists all topics.", meant=meant)
+            f"Nothing explains {topic!r}.", hint=advice("{meant}{explain} lists all topics.", meant=meant)
         )
-    is_named = found[0].topic == topic_of(wanted.rpartition(".")[2])
-    whole = is_named or len(found) == 1
-    return render.sections(found, shell.face) if whole else render.contents(found, shell.face)
+    is_named = sections[0].topic == topic_of(topic.rpartition(".")[2])
+    in_full = is_named or len(sections) == 1
+    return render.sections(sections, shell.face) if in_full else render.contents(sections, shell.face)
 
 
 ACTIONS: Mapping[str, Action] = {"explain": explain}

@@ -52,20 +52,20 @@ def logs(shell: Shell, values: Values) -> None:
             )
             show_lines(shell, proxy, follow=follow, pod=record.pod)
             return
-        found = clusters.ask(where, lambda client, namespace: _find_proxy(client, namespace, record.job))
+        source = clusters.ask(where, lambda client, namespace: _find_proxy(client, namespace, record.job))
     else:
         where, which = _service(shell, values, program)
         service = where.service
-        found = clusters.ask(
+        source = clusters.ask(
             where, lambda client, namespace: find(client, namespace, program, which=which, service=service)
         )
     lines = clusters.stream(
         where,
         lambda client, namespace: pods.logs(
-            client, found.pod, namespace=found.namespace, container=found.container, follow=follow, tail=tail
+            client, source.pod, namespace=source.namespace, container=source.container, follow=follow, tail=tail
         ),
     )
-    show_lines(shell, lines, follow=follow, pod=found.pod)
+    show_lines(shell, lines, follow=follow, pod=source.pod)
 
 
 def _session(shell: Shell, values: Values, program: str) -> SessionRecord:
@@ -137,7 +137,7 @@ def _of_session(shell: Shell, held: Sequence[SessionSlice], which: str) -> str:
 
 
 @dataclass(frozen=True)
-class LogPlace:
+class LogSource:
     """A container with a log."""
 
     pod: str
@@ -145,7 +145,7 @@ class LogPlace:
     namespace: str
 
 
-async def _find_proxy(client: Client, namespace: str, job: str) -> LogPlace:
+async def _find_proxy(client: Client, namespace: str, job: str) -> LogSource:
     """Find the log of the proxy of a session, by the name of its Job.
 
     Raises:
@@ -154,10 +154,10 @@ async def _find_proxy(client: Client, namespace: str, job: str) -> LogPlace:
     pod = await newest_pod(client, namespace, f"{names.JOB_NAME_LABEL}={job}", job=job)
     if pod is None:
         raise ServiceError(f"The proxy {job} has no pod.", hint=advice("See {status}."))
-    return LogPlace(pod["metadata"]["name"], names.PROXY_CONTAINER, namespace)
+    return LogSource(pod["metadata"]["name"], names.PROXY_CONTAINER, namespace)
 
 
-async def find(client: Client, namespace: str, program: str, *, which: str = "", service: str = "") -> LogPlace:
+async def find(client: Client, namespace: str, program: str, *, which: str = "", service: str = "") -> LogSource:
     """Find the log of the resource manager or of a worker.
 
     Args:
@@ -168,28 +168,28 @@ async def find(client: Client, namespace: str, program: str, *, which: str = "",
       ConfigError: `which` is no slice or host of the service.
       ServiceError: There is no such pod at the moment.
     """
-    found = await discovery.find(client, namespace, service)
+    info = await discovery.find(client, namespace, service)
     if program == RESOURCE_MANAGER:
-        labels = f"{names.JOBSET_NAME_LABEL}={found.name},{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}"
-        pod = await newest_pod(client, found.namespace, labels)
+        labels = f"{names.JOBSET_NAME_LABEL}={info.name},{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}"
+        pod = await newest_pod(client, info.namespace, labels)
         if pod is None:
-            raise ServiceError(f"The resource manager of {found.name} has no pod.", hint=advice("{doctor} says why."))
-        return LogPlace(pod["metadata"]["name"], names.RESOURCE_MANAGER_CONTAINER, found.namespace)
+            raise ServiceError(f"The resource manager of {info.name} has no pod.", hint=advice("{doctor} says why."))
+        return LogSource(pod["metadata"]["name"], names.RESOURCE_MANAGER_CONTAINER, info.namespace)
     # The newest pod of a host is in the model of its slice, and without a pod the reason why.
-    (model,) = await status.fetch(client, found.namespace, found.name, logs=False)
+    (model,) = await status.fetch(client, info.namespace, info.name, logs=False)
     index, _, host = (which or "0").partition("-")
     workers = {(str(each.index), str(worker.index)): worker for each in model.slices for worker in each.hosts}
     worker = workers.get((index, host or "0"))
     if worker is None:
-        hosts = count(found.hosts_per_slice, "host")
+        hosts = count(info.hosts_per_slice, "host")
         raise ConfigError(
-            f"{found.name} has no worker {which}.",
+            f"{info.name} has no worker {which}.",
             hint=f"Its slices are 0 to {len(model.slices) - 1}, with {hosts} each: SLICE-HOST.",
         )
     if not worker.pod:
         hint = "Try again when it is back."
         raise ServiceError(f"The worker of slice {index} has no pod: {worker.reason}.", hint=hint)
-    return LogPlace(worker.pod, names.WORKER_CONTAINER, found.namespace)
+    return LogSource(worker.pod, names.WORKER_CONTAINER, info.namespace)
 
 
 async def newest_pod(client: Client, namespace: str, labels: str, *, job: str | None = None) -> Object | None:

@@ -22,8 +22,8 @@ from pathways_jupyter.session.kernel.storage import adopted
 def listing(shell: Shell, values: Values) -> View:
     """Return the user's saves."""
     with _saves(values) as saves:
-        found = saves.list()
-    return render.listed(found, latest(found, process.notebook()))
+        listed = saves.list()
+    return render.listed(listed, latest(listed, process.notebook()))
 
 
 def last() -> Save | None:

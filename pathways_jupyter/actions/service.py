@@ -16,7 +16,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.render import services as render
-from pathways_jupyter.render import slices as slices_picture
+from pathways_jupyter.render import slices as slices_view
 from pathways_jupyter.render.view import View, for_kubectl, said
 from pathways_jupyter.service import deployment, names, networkpolicy, permissions, rollout, status
 from pathways_jupyter.session import clusters
@@ -28,13 +28,13 @@ def slices(shell: Shell, values: Values) -> View:
     where, session, mine = cluster.where(values), cluster.session_of(values), process.session()
     user = names.current_user() if shell.face is Face.NOTEBOOK else ""
     # Also where the line names the cluster, which may be this session's.
-    viewer = slices_picture.Viewer(str(mine.id) if mine is not None else "", user)
+    viewer = slices_view.Viewer(str(mine.id) if mine is not None else "", user)
     if session is not None and not where.service and (job := session.record.pathways_job):
         # A job's slices are no service's.
         own = clusters.ask(where, lambda client, namespace: status.fetch_job(client, namespace, job))
-        return slices_picture.view((own,), viewer=viewer)
-    found = clusters.ask(where, lambda client, namespace: status.fetch(client, namespace, where.service))
-    return slices_picture.view(found, viewer=viewer)
+        return slices_view.view((own,), viewer=viewer)
+    services = clusters.ask(where, lambda client, namespace: status.fetch(client, namespace, where.service))
+    return slices_view.view(services, viewer=viewer)
 
 
 def services(shell: Shell, values: Values) -> View:
@@ -88,16 +88,16 @@ def wait(shell: Shell, values: Values) -> View:
 def delete(shell: Shell, values: Values) -> View:
     """Delete a service, after a question that names its users."""
     where, name = cluster.where(values, others=False), values["name"]
-    found, seen, question = clusters.ask(
+    service, seen, question = clusters.ask(
         where, lambda client, namespace: deployment.find_to_delete(client, namespace, name)
     )
     if not values.get("yes") and not shell.confirm(question):
         return said("Not deleted.")
-    shell.say(f"Deleting {found.name} …")
-    clusters.ask(where, lambda client, _: deployment.remove(client, found))
+    shell.say(f"Deleting {service.name} …")
+    clusters.ask(where, lambda client, _: deployment.remove(client, service))
     return said(
-        f"Service {found.name} is deleted from namespace {found.namespace}.",
-        {"name": found.name, "namespace": found.namespace, "users": [str(each) for each in seen.holders]},
+        f"Service {service.name} is deleted from namespace {service.namespace}.",
+        {"name": service.name, "namespace": service.namespace, "users": [str(each) for each in seen.holders]},
     )
 
 
@@ -132,8 +132,8 @@ def print_roles(shell: Shell, values: Values) -> View:
 
 
 def _details(where: ConnectConfig, name: str) -> View:
-    (found,) = clusters.ask(where, lambda client, namespace: status.overviews(client, namespace, name))
-    return render.details(found, cluster.options_of(where))
+    (overview,) = clusters.ask(where, lambda client, namespace: status.overviews(client, namespace, name))
+    return render.details(overview, cluster.options_of(where))
 
 
 def _follow(shell: Shell, start: AbstractContextManager[Iterable[Any]], name: str) -> None:

@@ -38,16 +38,16 @@ def disconnect(shell: Shell, values: Values) -> View:
     """End a session; its proxy, its Lease and the tunnel are removed when this returns."""
     record = cluster.find_session(values.get("session", ""))
     (record, *_) = [*tasks.run(client.present([record])), record]
-    found = verdict(record, SessionCommand.DISCONNECT)
-    if found.does is Does.REFUSES:
-        raise found.error()
+    answer = verdict(record, SessionCommand.DISCONNECT)
+    if answer.does is Does.REFUSES:
+        raise answer.error()
     client.request(record, Method.DISCONNECT, patience=_DISCONNECT_SECONDS)
     # The record was read before the session ended.
     ended = dataclasses.replace(record, state=SessionState.CLOSED, state_since=time.time())
     if record.saved is not None:
         # What the command costs is that they have no session.
         return said(
-            f"Session {record.id} has ended, with {record.saved.amount} saved. {worded(found.hint, shell.face)}",
+            f"Session {record.id} has ended, with {record.saved.amount} saved. {worded(answer.hint, shell.face)}",
             dataclasses.asdict(ended),
         )
     proxy = f"its proxy {record.job}" if record.job else "its proxy"

@@ -58,8 +58,8 @@ class Shell(Protocol):
     def say(self, text: str) -> None:
         """Show progress, or a remark; it is no part of the result."""
 
-    def line(self, text: str, **about: Any) -> None:
-        """Show a line of the output; `about` is what a program gets beside it."""
+    def line(self, text: str, **data: Any) -> None:
+        """Show a line of the output; `data` is what a program gets beside it."""
 
     def live(self, draw: Callable[[], View | None]) -> AbstractContextManager[LiveDisplay]:
         """Show what `draw` returns until the block ends, where that can be done; another thread may call it."""
@@ -79,12 +79,12 @@ Action = Callable[[Shell, Values], View | None]
 """Implementation of a command: takes the parsed options, and returns what to show unless it has shown it as lines."""
 
 
-def show_lines(shell: Shell, log: AbstractContextManager[Iterable[str]], *, follow: bool, **about: Any) -> None:
+def show_lines(shell: Shell, log: AbstractContextManager[Iterable[str]], *, follow: bool, **data: Any) -> None:
     """Show the lines of a log; where it is followed, an Interrupt is its normal end."""
     try:
         with log as lines:
             for line in lines:
-                shell.line(line, **about)
+                shell.line(line, **data)
     except KeyboardInterrupt:
         if not follow:
             raise

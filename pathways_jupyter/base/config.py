@@ -216,7 +216,7 @@ class ConnectConfig:
     max_lifetime: float = _seconds(
         24 * 3600.0,
         "seconds after which the cluster ends the proxy, even if it is in use; at least 60, inf for no limit",
-        values.seconds(least=60.0, whole=True, endless=True),
+        values.seconds(least=60.0, integer=True, endless=True),
         "which is 24 h",
         example="86400",
     )
@@ -224,7 +224,7 @@ class ConnectConfig:
         60.0,
         "seconds that the proxy stays when this machine cannot be reached, at least 10; with a relay it stays for "
         "keep, until its slices are needed",
-        values.seconds(least=10.0, whole=True),
+        values.seconds(least=10.0, integer=True),
     )
     relay: bool | None = _flag(
         "put a relay beside the proxy, so that the session and its arrays outlive interruptions of the network",
@@ -234,7 +234,7 @@ class ConnectConfig:
     keep: float = _seconds(
         2 * 3600.0,
         "seconds for which the relay keeps arrays without a connection",
-        values.seconds(positive=True, whole=True),
+        values.seconds(positive=True, integer=True),
         "which is 2 h",
         example="7200",
     )

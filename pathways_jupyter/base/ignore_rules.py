@@ -58,7 +58,7 @@ def read(lines: Iterable[str], base: str = "", *, enters: bool = False) -> Rules
       enters: Whether ``!src/**`` is also for ``src`` itself, as in .dockerignore: in git, which does not enter ``src``
         after ``*``, it is in vain.
     """
-    return tuple(found for each in lines if (found := _rule(each, base, enters)) is not None)
+    return tuple(rule for each in lines if (rule := _rule(each, base, enters)) is not None)
 
 
 def decisive(path: str, rules: Rules) -> Rule | None:
@@ -68,8 +68,8 @@ def decisive(path: str, rules: Rules) -> Rule | None:
 
 def ignored(path: str, rules: Rules) -> bool:
     """Return whether `rules` ignore `path`; they are not asked about the directories above it."""
-    found = decisive(path, rules)
-    return found is not None and found.ignores
+    rule = decisive(path, rules)
+    return rule is not None and rule.ignores
 
 
 def _rule(line: str, base: str, enters: bool) -> Rule | None:
@@ -97,7 +97,7 @@ def _rule(line: str, base: str, enters: bool) -> Rule | None:
 def _translate(token: re.Match[str]) -> str:
     """Return the regular expression of one part of a pattern."""
     if (characters := token["set"]) is not None:
-        inside = _IN_SET.sub(lambda found: re.escape(found[1] or found[2]), characters)
+        inside = _IN_SET.sub(lambda match: re.escape(match[1] or match[2]), characters)
         return f"(?!/)[{'^' if token['inverted'] else ''}{inside}]"
     if (translated := _TRANSLATED.get(token.lastgroup or "")) is not None:
         return translated

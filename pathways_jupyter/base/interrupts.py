@@ -245,8 +245,8 @@ def raise_if_interrupted() -> None:
 
 def _innermost() -> SigintCounter | None:
     # Only the handler itself says whether interrupts are counted: one may arrive between any two lines above.
-    found = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
-    return found if isinstance(found, SigintCounter) else None
+    handler = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+    return handler if isinstance(handler, SigintCounter) else None
 
 
 def _is_main() -> bool:

@@ -143,20 +143,20 @@ class _Choice:
             os.path.realpath(os.path.expanduser(each)) for names in named for each in names.split(os.pathsep) if each
         }
 
-    def below(self, folder: str, wanted: Rules = (), unwanted: Rules = ()) -> Iterator[Found]:
+    def below(self, folder: str, listed: Rules = (), unwanted: Rules = ()) -> Iterator[Found]:
         """Yield what is sent of `folder`.
 
         Args:
-          wanted: The rules of ``.pathwaysignore`` above it.
+          listed: The rules of ``.pathwaysignore`` above it.
           unwanted: Those of ``.gitignore``.
         """
         here = self._root / folder
-        wanted, unwanted = (*wanted, *_read(here, folder, IGNORING)), (*unwanted, *_read(here, folder, ".gitignore"))
-        for each in sorted(os.scandir(here), key=lambda found: found.name):
+        listed, unwanted = (*listed, *_read(here, folder, IGNORING)), (*unwanted, *_read(here, folder, ".gitignore"))
+        for each in sorted(os.scandir(here), key=lambda entry: entry.name):
             path = f"{folder}/{each.name}" if folder else each.name
             is_folder = each.is_dir(follow_symlinks=False)
             pattern = f"{path}/" if is_folder else path
-            users = ignore_rules.decisive(pattern, (*wanted, *self._exclude))
+            users = ignore_rules.decisive(pattern, (*listed, *self._exclude))
             named = users is not None and not users.ignores and users.is_name
             if users.ignores if users else ignore_rules.ignored(pattern, unwanted):
                 continue
@@ -169,7 +169,7 @@ class _Choice:
                     yield Found(path, link=target, named=named)
             elif is_folder:
                 yield Found(path, folder=True, named=named)
-                yield from self.below(path, wanted, unwanted)
+                yield from self.below(path, listed, unwanted)
             elif each.is_file(follow_symlinks=False):
                 yield Found(path, named=named)
             else:

@@ -51,11 +51,11 @@ def require(extra: str, what: str, *modules: str) -> None:
     """
     for module in modules:
         try:
-            found = importlib.util.find_spec(module) is not None
+            is_installed = importlib.util.find_spec(module) is not None
         except ModuleNotFoundError:
             # The package around it is missing.
-            found = False
-        if not found:
+            is_installed = False
+        if not is_installed:
             raise ConfigError(
                 f"{what} needs the package {module}, which is not installed.",
                 hint=f"Run pip install 'pathways_jupyter[{extra}]'.",

@@ -56,21 +56,21 @@ def topics() -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.topic for each in sections()))
 
 
-def find(wanted: str) -> tuple[Section, ...]:
+def find(text: str) -> tuple[Section, ...]:
     """Return the sections with a topic; if it is none, those with all its words in their title, or else in the text.
 
     A setting may have the name of what fails, such as ``timeout``: then sections with the word in the title are added.
     """
-    name = topic_of(wanted.rpartition(".")[2])
+    name = topic_of(text.rpartition(".")[2])
     named = tuple(each for each in sections() if each.topic == name)
     if not all(each.is_setting for each in named):
         return named
-    words = [re.compile(rf"\b{re.escape(word)}", re.IGNORECASE) for word in re.findall(r"\w+", wanted)]
+    words = [re.compile(rf"\b{re.escape(word)}", re.IGNORECASE) for word in re.findall(r"\w+", text)]
     for place in ("title", "text"):
-        found = tuple(each for each in sections() if words and all(word.search(getattr(each, place)) for word in words))
-        found = tuple(each for each in found if not (named and each.is_setting))
-        if named or 0 < len(found) <= _MOST_FOUND:
-            return named + found
+        hits = tuple(each for each in sections() if words and all(word.search(getattr(each, place)) for word in words))
+        hits = tuple(each for each in hits if not (named and each.is_setting))
+        if named or 0 < len(hits) <= _MOST_FOUND:
+            return named + hits
     return ()
 
 
@@ -107,8 +107,8 @@ def _complete(section: Section | None, lines: Sequence[str]) -> Iterator[Section
         names = re.findall(r"`([\w.]+)`", cells[0]) if heads[0] == "setting" else ()
         for name in names:
             said = [f"{head.capitalize()}: {cell}." for head, cell in zip(heads[2:], cells[2:], strict=False) if cell]
-            about = " ".join([f"{cells[1][:1].upper()}{cells[1][1:]}.", *said])
-            yield Section(section.page, topic_of(name.rpartition(".")[2]), cells[0], section.level + 1, about)
+            help_text = " ".join([f"{cells[1][:1].upper()}{cells[1][1:]}.", *said])
+            yield Section(section.page, topic_of(name.rpartition(".")[2]), cells[0], section.level + 1, help_text)
 
 
 def _with_contents(page: Sequence[Section]) -> Iterator[Section]:

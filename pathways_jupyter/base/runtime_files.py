@@ -82,14 +82,14 @@ def read_json(path: Path) -> Any:
 
 def fingerprint(folder: Path) -> list[tuple[str, int, int]]:
     """Return a value that changes when a JSON file in `folder` is written or removed; reads none."""
-    found = []
+    stamps = []
     with os.scandir(folder) as entries:
         for entry in entries:
             # A file may be removed between scandir() and stat().
             with contextlib.suppress(FileNotFoundError):
                 if entry.name.endswith(".json"):
-                    found.append((entry.name, entry.stat().st_mtime_ns, entry.inode()))
-    return sorted(found)
+                    stamps.append((entry.name, entry.stat().st_mtime_ns, entry.inode()))
+    return sorted(stamps)
 
 
 def suits_sockets(directory: Path, below: str) -> bool:

@@ -170,8 +170,8 @@ def worded(text: str, face: Face) -> str:
 
 def _composed(template: str, values: Mapping[str, Any], face: Face) -> str:
     # Not str.format: a template may come from another process, and values are never read as templates.
-    def fill(found: re.Match[str]) -> str:
-        name, arguments = found[1], found[2] or ""
+    def fill(match: re.Match[str]) -> str:
+        name, arguments = match[1], match[2] or ""
         if name not in values:
             return word(name, _composed(arguments, values, face), face)
         return str(worded(values[name], face))

@@ -68,10 +68,10 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
             f"Cluster {config.cluster!r} needs its project and region.",
             hint=advice("Add {project} and {region}, or use {context}."),
         )
-    if config.instances and config.at_least > (wanted := sum(config.instances.values())):
+    if config.instances and config.at_least > (requested := sum(config.instances.values())):
         raise ConfigError(
-            f"At least {config.at_least} slices were asked for, but only {wanted} in all.",
-            hint=advice("Raise the number in {tpu}, or ask for {at_least:{wanted}}.", wanted=wanted),
+            f"At least {config.at_least} slices were asked for, but only {requested} in all.",
+            hint=advice("Raise the number in {tpu}, or ask for {at_least:{wanted}}.", wanted=requested),
         )
     return config
 

@@ -45,8 +45,8 @@ class UnfitError(Exception):
     """A value is not of the type; `str()` goes on after the place where it was given: ``must be ..., not ...``."""
 
 
-def _mistyped(wanted: str, value: Any) -> UnfitError:
-    return UnfitError(f"must be {wanted}, not {value!r}")
+def _mistyped(expected: str, value: Any) -> UnfitError:
+    return UnfitError(f"must be {expected}, not {value!r}")
 
 
 def flag(value: Any, _: str) -> bool:
@@ -83,12 +83,12 @@ def words(value: Any, _: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def seconds(*, least: float = 0.0, positive: bool = False, whole: bool = False, endless: bool = False) -> Check:
+def seconds(*, least: float = 0.0, positive: bool = False, integer: bool = False, endless: bool = False) -> Check:
     """Return the check of a number of seconds.
 
     Args:
       least: The smallest; 0 itself is refused with `positive`.
-      whole: Kubernetes stores it as whole seconds: a fraction is rounded up.
+      integer: Kubernetes stores it as whole seconds: a fraction is rounded up.
       endless: It may be ``inf``, for no limit.
     """
 
@@ -104,7 +104,7 @@ def seconds(*, least: float = 0.0, positive: bool = False, whole: bool = False, 
             bound = "more than 0" if positive else f"at least {least:g}"
             unlimited = ", or inf for no limit" if endless else ""
             raise _mistyped(f"{bound} and at most {LARGEST_NUMBER} seconds{unlimited}", value)
-        return float(math.ceil(number)) if whole and math.isfinite(number) else number
+        return float(math.ceil(number)) if integer and math.isfinite(number) else number
 
     return check
 
@@ -133,10 +133,10 @@ def text(validate: Callable[[str], None] | None = None) -> Check:
     def check(value: Any, _: str) -> str:
         if not isinstance(value, (str, os.PathLike)):
             raise _mistyped("a string", value)
-        found = os.fsdecode(value)
-        if validate is not None and found:
-            validate(found)
-        return found
+        decoded = os.fsdecode(value)
+        if validate is not None and decoded:
+            validate(decoded)
+        return decoded
 
     return check
 
@@ -185,8 +185,8 @@ def _name_problem(text: str) -> str:
 
 
 def _quantity_problem(text: str) -> str:
-    found = _QUANTITY.fullmatch(text)
-    return "" if found is not None and float(found["number"]) > 0 else "it is not a quantity"
+    match = _QUANTITY.fullmatch(text)
+    return "" if match is not None and float(match["number"]) > 0 else "it is not a quantity"
 
 
 def _label_problem(text: str) -> str:
@@ -222,10 +222,10 @@ def _variable_problem(text: str) -> str:
 
 
 def _toleration_problem(text: str) -> str:
-    found = _TOLERATION.fullmatch(text)
-    if found is None:
+    match = _TOLERATION.fullmatch(text)
+    if match is None:
         return f"it is not KEY[=VALUE][:EFFECT], with an effect of {', '.join(_EFFECTS)}"
-    return "" if _KEY.fullmatch(found["key"]) else f"{found['key']!r} cannot be the key of a taint"
+    return "" if _KEY.fullmatch(match["key"]) else f"{match['key']!r} cannot be the key of a taint"
 
 
 def _xla_flag_problem(text: str) -> str:
@@ -281,9 +281,9 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
 
 def toleration(text: str) -> dict[str, str]:
     """Return a checked toleration as Kubernetes writes it; without a value it tolerates any, without an effect all."""
-    found = _TOLERATION.fullmatch(text)
-    assert found is not None
-    made = {"key": found["key"], "operator": "Exists" if found["value"] is None else "Equal"}
-    if found["value"] is not None:
-        made["value"] = found["value"]
-    return made | ({"effect": found["effect"]} if found["effect"] else {})
+    match = _TOLERATION.fullmatch(text)
+    assert match is not None
+    made = {"key": match["key"], "operator": "Exists" if match["value"] is None else "Equal"}
+    if match["value"] is not None:
+        made["value"] = match["value"]
+    return made | ({"effect": match["effect"]} if match["effect"] else {})

@@ -51,16 +51,16 @@ def read(written: Mapping[str, Any], devices: Mapping[int, Any]) -> Any:
     import jax
     import numpy as np
 
-    found = [devices[each] for each in written["devices"]]
-    if not found or len(set(found)) < len(found):
+    chosen = [devices[each] for each in written["devices"]]
+    if not chosen or len(set(chosen)) < len(chosen):
         # JAX would end the process.
         raise ValueError("a sharding without devices, or with one of them twice")
     if not isinstance(written["memory"], (str, type(None))):
         raise TypeError("no kind of memory")
     if "axes" not in written:
-        return jax.sharding.SingleDeviceSharding(found[0], memory_kind=written["memory"])
+        return jax.sharding.SingleDeviceSharding(chosen[0], memory_kind=written["memory"])
     types = tuple(jax.sharding.AxisType[each] for each in written["types"])
-    grid = np.array(found, object).reshape(written["shape"])
+    grid = np.array(chosen, object).reshape(written["shape"])
     mesh = jax.sharding.Mesh(grid, tuple(written["axes"]), axis_types=types)
     spec = jax.sharding.PartitionSpec(*(tuple(each) if isinstance(each, list) else each for each in written["spec"]))
     try:

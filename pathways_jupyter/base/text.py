@@ -205,11 +205,11 @@ def parse_ranges(text: str) -> set[int]:
     Raises:
       ValueError: It is none, or one has more numbers than an Indexed Job may have pods.
     """
-    found: set[int] = set()
+    result: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         numbers = range(int(first), int(last or first) + 1)
         if not 0 < len(numbers) <= _LONGEST_RANGE:
             raise ValueError(f"{part!r} is no range")
-        found.update(numbers)
-    return found
+        result.update(numbers)
+    return result

@@ -51,5 +51,5 @@ def decode(data: bytes, encoding: str = "utf-8", *, errors: str = "strict") -> s
 
 def _named(data: bytes) -> str:
     """Return the encoding that a comment in the first two lines names; empty if there is none."""
-    found = (_CODING.match(line) for line in data.split(b"\n", 2)[:2])
-    return next((each[1].decode("ascii", "replace") for each in found if each), "")
+    matches = (_CODING.match(line) for line in data.split(b"\n", 2)[:2])
+    return next((each[1].decode("ascii", "replace") for each in matches if each), "")

@@ -75,12 +75,12 @@ _OF_TOOLKIT = {f"v5p-{chips}": f"ct5p-hightpu-{chips}t" for chips in (1, 2, 4)}
 
 def _families() -> dict[str, tuple[MachineType, ...]]:
     """Return the machines that each name of theirs means: of one, a version, a family, a label of nodes."""
-    found: dict[str, tuple[MachineType, ...]] = {}
+    known: dict[str, tuple[MachineType, ...]] = {}
     for machine in MACHINES:
         for name in dict.fromkeys((machine.name, machine.version, _family(machine), machine.accelerator)):
-            found[name] = (*found.get(name, ()), machine)
-    short = {name: found[family] for name, family in _SHORT.items()}
-    return found | short | {f"tpu{name}": machines for name, machines in short.items() if f"tpu{name}" not in found}
+            known[name] = (*known.get(name, ()), machine)
+    short = {name: known[family] for name, family in _SHORT.items()}
+    return known | short | {f"tpu{name}": machines for name, machines in short.items() if f"tpu{name}" not in known}
 
 
 def _family(machine: MachineType) -> str:
@@ -139,8 +139,8 @@ def parse_instance_type(text: str) -> InstanceType:
     text = text.strip()
     if (named := _OF_TOOLKIT.get(text)) is not None:
         (machine,) = _MACHINES_OF[named]
-        whole = [each for each in _types(machine) if each.chips == machine.chips]
-        return _by_topologies(text, whole)
+        whole_machines = [each for each in _types(machine) if each.chips == machine.chips]
+        return _by_topologies(text, whole_machines)
     if (counted := _COUNTED.fullmatch(text)) and counted["name"] in _MACHINES_OF:
         return _by_size(text, counted["name"], int(counted["number"]))
     name, separator, topology = text.partition(":")

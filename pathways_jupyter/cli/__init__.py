@@ -78,8 +78,8 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        whole = {"run": RUN.summary, **GROUPS}
-        rows = [(name, (whole.get(name) or TERMINAL[name].summary).partition("\n")[0]) for name in _NAMES]
+        summaries = {"run": RUN.summary, **GROUPS}
+        rows = [(name, (summaries.get(name) or TERMINAL[name].summary).partition("\n")[0]) for name in _NAMES]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

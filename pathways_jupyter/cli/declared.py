@@ -151,10 +151,10 @@ def completing(source: Source) -> Callable[[click.Context, click.Parameter, str]
 
         # An unreadable file is reported by the command itself; completion just offers nothing.
         with contextlib.suppress(PathwaysError, OSError):
-            found = completion_values.values(
+            candidates = completion_values.values(
                 source, kubeconfig=context.params.get("kubeconfig") or "", local=bool(context.params.get("local"))
             )
-            return [CompletionItem(each) for each in found if each.startswith(fragment)]
+            return [CompletionItem(each) for each in candidates if each.startswith(fragment)]
         return []
 
     return complete

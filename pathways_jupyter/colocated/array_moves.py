@@ -35,7 +35,7 @@ def require_data(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> None
 def needed(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> tuple[Host, ...]:
     """Return the hosts on which `arrays` lie; an array that is committed to no device needs none."""
     where = {device: host for host in among for device in (*host.chips, *host.cpus)}
-    found = set()
+    indices = set()
     for name, array in arrays.items():
         if array.committed:
             for device in array.sharding.device_set:
@@ -44,8 +44,8 @@ def needed(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> tuple[Host
                         f"{name} lies on {device}, which belongs to no host of this session.",
                         hint=f"Move it first: {name} = jax.device_put({name}, jax.devices()[0]).",
                     )
-                found.add(where[device].index)
-    return tuple(host for host in among if host.index in found)
+                indices.add(where[device].index)
+    return tuple(host for host in among if host.index in indices)
 
 
 @dataclass(frozen=True)
@@ -160,15 +160,15 @@ def fetch(
     groups: dict[frozenset[Any], dict[str, Any]] = {}
     for name, spec in agreed.items():
         groups.setdefault(frozenset(spec.sharding.device_set), {})[name] = spec
-    found: dict[str, jax.Array] = {}
+    fetched: dict[str, jax.Array] = {}
     for devices, group in groups.items():
         on = [host for host in chosen if devices & set(host.cpus)]
         taken = channel(on, devices).take(call, group)
-        found |= {
+        fetched |= {
             name: shardings.typed(array, weak_type=group[name].weak_type, committed=True)
             for name, array in taken.items()
         }
-    return {name: found[name] if on_cpu else to_chips(name, found[name], chosen) for name in agreed}
+    return {name: fetched[name] if on_cpu else to_chips(name, fetched[name], chosen) for name in agreed}
 
 
 def to_chips(name: str, array: jax.Array, chosen: Sequence[Host]) -> jax.Array:

@@ -188,7 +188,7 @@ def _interrupted(answers: tuple[Answer, ...] | None, to: Sequence[Host]) -> Inte
         else:
             text = f"stopped in line {error['line']}: {error['text']}" if error["line"] else "stopped"
         outcomes.setdefault(host_text(text), []).append(answer.host.index)
-    message = "; ".join(f"{name_hosts(found)} {text}" for text, found in outcomes.items())
+    message = "; ".join(f"{name_hosts(hosts)} {text}" for text, hosts in outcomes.items())
     return Interrupted(message, answers, hint=restart if runs_on else "")
 
 

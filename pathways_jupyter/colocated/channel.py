@@ -112,10 +112,10 @@ class Channel:
             program = self.compiled(Shipped("take", targets), lambda request: list(out_specs))
             self._take[tuple(targets)] = program
         try:
-            found = program(self.request({"call": call, "names": list(specs)}, ()))
+            arrays = program(self.request({"call": call, "names": list(specs)}, ()))
         except Exception as error:
             raise explain(error) from error
-        return dict(zip(specs, found, strict=True))
+        return dict(zip(specs, arrays, strict=True))
 
     def compiled(self, function: Any, out_specs: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function` as a colocated function on these devices, of which JAX knows the outputs beforehand."""
@@ -143,24 +143,24 @@ class Channel:
     def _answers(self, rows: Sequence[bytes]) -> tuple[Answer, ...]:
         answers = []
         for host, row in zip(self.hosts, rows, strict=True):
-            found, parts = codec.decode(row)
-            if "broken" in found:
+            head, parts = codec.decode(row)
+            if "broken" in head:
                 raise ColocatedError(
-                    f"{host} could not handle the request: {found['broken']}",
+                    f"{host} could not handle the request: {head['broken']}",
                     hint=advice("{logs:worker 0} shows the sidecar's side."),
                 )
-            answers.append(Answer(host, found, parts))
+            answers.append(Answer(host, head, parts))
         return tuple(answers)
 
     def _per_host(self, rows: jax.Array, row_bytes: int) -> list[bytes]:
         import numpy as np
 
         data = np.asarray(rows).reshape(-1)
-        found, position = [], 0
+        answers, position = [], 0
         for count in self._counts:
-            found.append(data[position : position + count * row_bytes].tobytes())
+            answers.append(data[position : position + count * row_bytes].tobytes())
             position += count * row_bytes
-        return found
+        return answers
 
     def _rest(self, call: str, rows: list[bytes]) -> list[bytes]:
         """Return whole answers, of which `rows` are the first: fetch the rest from the hosts that have more.
@@ -168,7 +168,7 @@ class Channel:
         Raises:
           ColocatedError: A host claims a longer answer than is fetched.
         """
-        whole = {host: [row] for host, row in zip(self.hosts, rows, strict=True)}
+        pieces = {host: [row] for host, row in zip(self.hosts, rows, strict=True)}
         lengths = {host: codec.length(row) for host, row in zip(self.hosts, rows, strict=True)}
         for host, length in lengths.items():
             if length > _MAX_ANSWER_BYTES:
@@ -186,9 +186,9 @@ class Channel:
             size = next((each for each in _FETCH_BYTES if each >= max(missing.values())), _FETCH_BYTES[-1])
             others = channel(list(missing), set(self.devices) & {cpu for host in missing for cpu in host.cpus})
             for host, part in zip(missing, others._fetch(call, done, size), strict=True):
-                whole[host].append(part)
+                pieces[host].append(part)
             done += size
-        return [b"".join(parts) for parts in whole.values()]
+        return [b"".join(parts) for parts in pieces.values()]
 
     def _fetch(self, call: str, skip: int, size: int) -> list[bytes]:
         """Return the next `size` bytes a row of every host's answer to `call`, after `skip`."""
@@ -208,7 +208,7 @@ class _Channels:
 
     def __init__(self) -> None:
         self.on_clear: Callable[[], None] = lambda: None
-        self._found: dict[Any, Channel] = {}
+        self._channels: dict[Any, Channel] = {}
         self._lock = threading.Lock()
         self._is_registered = False
 
@@ -220,15 +220,15 @@ class _Channels:
 
                 register_backend_cache(self, "pathways_jupyter_channels")
                 self._is_registered = True
-            if key not in self._found:
-                self._found[key] = Channel(to, devices)
-            return self._found[key]
+            if key not in self._channels:
+                self._channels[key] = Channel(to, devices)
+            return self._channels[key]
 
     def cache_clear(self) -> None:
         """Drop the channels; JAX calls this when it drops its clients."""
         self.on_clear()
         with self._lock:
-            dropped, self._found = self._found, {}
+            dropped, self._channels = self._channels, {}
         if dropped:
             # JAX's callables are cycles: collected only after the connection is gone, each would log an error.
             dropped.clear()

@@ -129,11 +129,11 @@ class Function(Generic[P, R]):
         if any(answer.head["outputs"] for answer in answers):
             specs = {answer.host.index: answer.head["outputs"] for answer in answers}
             outputs = array_moves.fetch(call, specs, chosen, on_cpu=where.on_cpu, what="The result")
-        found: dict[int, Any] = {}
+        by_host: dict[int, Any] = {}
         for answer in answers:
             reader = Reader(f"What {name} returned", answer.parts, outputs, unpickle=trusted)
-            found[answer.host.index] = reader.read(answer.head["result"])
-        return found
+            by_host[answer.host.index] = reader.read(answer.head["result"])
+        return by_host
 
     def _note_present(self, answers: Sequence[Answer]) -> None:
         """Note the hosts that have the object now, also where the method itself failed."""

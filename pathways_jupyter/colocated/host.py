@@ -60,7 +60,7 @@ def hosts() -> tuple[Host, ...]:
     for device in jax.devices():
         task = getattr(device, "virtual_task_index", device.process_index)
         by_task.setdefault((getattr(device, "slice_index", 0) or 0, task), []).append(device)
-    found = []
+    listed = []
     for index, ((slice_index, task), chips) in enumerate(sorted(by_task.items())):
         try:
             cpus = colocated_python.colocated_cpu_devices(tuple(chips))
@@ -69,8 +69,8 @@ def hosts() -> tuple[Host, ...]:
                 f"JAX's {chips[0].platform} devices have no CPU devices beside them.",
                 hint=advice("Connect to TPUs first: {connect}."),
             ) from error
-        found.append(Host(index, slice_index, task, tuple(chips), tuple(cpus)))
-    return tuple(found)
+        listed.append(Host(index, slice_index, task, tuple(chips), tuple(cpus)))
+    return tuple(listed)
 
 
 def choose(
@@ -103,7 +103,7 @@ def choose(
             raise CheckError(f"{requested!r} does not name a {kind}.", hint=hint) from error
         existing = {host.slice if kind == "slice" else host.index for host in among}
         held = process.slices() if kind == "slice" else ()
-        numbers = {each if (found := find_slice(held, each)) is None else found.index for each in numbers}
+        numbers = {each if (held_slice := find_slice(held, each)) is None else held_slice.index for each in numbers}
         if absent := sorted(numbers - existing):
             names = {each.index: each.numbers for each in held}
             listed = ", ".join(names.get(each, str(each)) for each in sorted(existing))

@@ -57,11 +57,11 @@ def differences(here: Mapping[str, str], there: Mapping[int, Mapping[str, str]])
       Severe ones first: another minor version of Python, as functions travel as its byte code, and another minor
       version of JAX, whose parts have no format that outlives one.
     """
-    found: dict[tuple[str, str], list[int]] = {}
+    by_version: dict[tuple[str, str], list[int]] = {}
     for index, versions in there.items():
         for component, version in versions.items():
             if component in here and version and version != here[component]:
-                found.setdefault((component, version), []).append(index)
+                by_version.setdefault((component, version), []).append(index)
     listed = [
         Difference(
             name,
@@ -70,7 +70,7 @@ def differences(here: Mapping[str, str], there: Mapping[int, Mapping[str, str]])
             tuple(indices),
             severe=name in _NEEDED and not agree(here[name], version, parts=2),
         )
-        for (name, version), indices in found.items()
+        for (name, version), indices in by_version.items()
     ]
     return sorted(listed, key=lambda each: (not each.severe, each.component))
 
@@ -111,7 +111,7 @@ def refuse(different: Sequence[Difference], because: Sequence[Difference]) -> Ch
 
 def query_versions(hosts: Sequence[Host]) -> dict[int, dict[str, str]]:
     """Return the versions of hosts that understand no other request, by host index, if they answer."""
-    found = {}
+    versions = {}
     for host in hosts:
         to = channel((host,))
         spec = to.row_spec()
@@ -120,5 +120,5 @@ def query_versions(hosts: Sequence[Host]) -> dict[int, dict[str, str]]:
         except Exception as error:
             match = _REPORT.search(str(error))
             if match:
-                found[host.index] = json.loads(match.group(1))
-    return found
+                versions[host.index] = json.loads(match.group(1))
+    return versions

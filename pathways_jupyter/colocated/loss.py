@@ -149,8 +149,8 @@ def require_session() -> None:
         if event.kind in LOSSES or event.data.get("state") in _LOST:
             raise CheckError(f"The session is lost: {event.message}", hint=_RECONNECT)
         if session is not None and event.data.get("state") == SessionState.SUSPENDED:
-            found = session.verdict(SessionCommand.RUN)
-            raise CheckError(found.sentence, hint=found.hint)
+            answer = session.verdict(SessionCommand.RUN)
+            raise CheckError(answer.sentence, hint=answer.hint)
         if "state" in event.data:
             return
 

@@ -149,19 +149,19 @@ def pickled(values: Any, *, names: Mapping[str, Any]) -> bytes:
 
 def modules_needed(data: bytes) -> set[str]:
     """Return the top-level names of the modules that a pickle imports when it is read."""
-    found: set[str] = set()
+    modules: set[str] = set()
 
     class Finder(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:
-            found.add(module.partition(".")[0])
+            modules.add(module.partition(".")[0])
             if module.startswith("cloudpickle") and name == "subimport":
-                return lambda name: found.add(name.partition(".")[0])
+                return lambda name: modules.add(name.partition(".")[0])
             return _Anything
 
     # Where it cannot be read, what was found so far is still true; the hosts say the rest.
     with contextlib.suppress(Exception):
         Finder(io.BytesIO(data)).load()
-    return found
+    return modules
 
 
 class _Anything:
@@ -198,6 +198,6 @@ def _captured(value: Any) -> dict[str, Any]:
     if not isinstance(function, FunctionType):
         attributes = getattr(value, "__dict__", None)
         return dict(attributes) if isinstance(attributes, dict) else {}
-    found = inspect.getclosurevars(function)
-    captured = {**found.globals, **found.nonlocals}
+    closure = inspect.getclosurevars(function)
+    captured = {**closure.globals, **closure.nonlocals}
     return {name: each for name, each in captured.items() if not isinstance(each, ModuleType)}

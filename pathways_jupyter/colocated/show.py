@@ -74,11 +74,11 @@ class Values(Mapping[int, Any]):
         groups: list[tuple[list[int], Display | None]] = []
         for index, shown in self._shown:
             data = shown and shown.data
-            found = next((indices for indices, other in groups if (other and other.data) == data), None)
-            if found is None:
+            group = next((indices for indices, other in groups if (other and other.data) == data), None)
+            if group is None:
                 groups.append(([index], shown))
             else:
-                found.append(index)
+                group.append(index)
         return [(name_hosts(indices), shown) for indices, shown in groups]
 
 
@@ -105,11 +105,11 @@ def output(
     groups: list[list[HostResult]] = []
     for each in result.hosts:
         alike = (group for group in groups if group[0].items == each.items and group[0].size == each.size)
-        found = next(alike, None) if collapse else None
-        if found is None:
+        same = next(alike, None) if collapse else None
+        if same is None:
             groups.append([each])
         else:
-            found.append(each)
+            same.append(each)
     for group in groups:
         first, before = group[0], list((shown or {}).get(group[0].host.index, ()))
         # No line is left out if the log had gaps from which they were shown.

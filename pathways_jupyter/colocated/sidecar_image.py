@@ -118,25 +118,25 @@ def _problems(text: str, sidecar: Versions) -> Iterator[str]:
     for number, line in _lines(text):
         if problem := _problem(line, sidecar):
             yield f"line {number}: {problem}"
-        elif (wanted := _of_release(line)) is not None and _applies(wanted, sidecar):
-            others = named.setdefault(canonicalize_name(wanted.name), [])
+        elif (requirement := _of_release(line)) is not None and _applies(requirement, sidecar):
+            others = named.setdefault(canonicalize_name(requirement.name), [])
             for seen_in, other in others:
-                if not _has_version(wanted.specifier & other.specifier):
-                    yield f"line {number}: {wanted} contradicts {other} in line {seen_in}"
-            others.append((number, wanted))
+                if not _has_version(requirement.specifier & other.specifier):
+                    yield f"line {number}: {requirement} contradicts {other} in line {seen_in}"
+            others.append((number, requirement))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each requirement or option without comments, with the number of its first line."""
-    whole, begin = "", 1
+    joined, begin = "", 1
     for number, line in enumerate(text.splitlines(), 1):
-        whole += line.removesuffix("\\")
+        joined += line.removesuffix("\\")
         if line.endswith("\\"):
             continue
-        if stripped := _COMMENT.sub("", whole).strip():
+        if stripped := _COMMENT.sub("", joined).strip():
             yield begin, stripped
-        whole, begin = "", number + 1
-    if stripped := _COMMENT.sub("", whole).strip():
+        joined, begin = "", number + 1
+    if stripped := _COMMENT.sub("", joined).strip():
         yield begin, stripped
 
 
@@ -164,12 +164,12 @@ def _problem(line: str, sidecar: Versions) -> str:
     if _URL.match(line):
         return ""
     try:
-        wanted = _requirement(line)
+        requirement = _requirement(line)
     except InvalidRequirement:
         return f"{line[:80]!r} is not a requirement"
-    if wanted.url is not None:
-        return f"{line} is on this machine" if _LOCAL.match(wanted.url) or "://" not in wanted.url else ""
-    return _conflict(wanted, sidecar)
+    if requirement.url is not None:
+        return f"{line} is on this machine" if _LOCAL.match(requirement.url) or "://" not in requirement.url else ""
+    return _conflict(requirement, sidecar)
 
 
 def _requirement(line: str) -> Requirement:
@@ -179,13 +179,13 @@ def _requirement(line: str) -> Requirement:
 
 def _of_release(line: str) -> Requirement | None:
     """Return the requirement of a line that has no problem; None for an option or a URL."""
-    wanted = None if line.startswith("-") or _URL.match(line) else _requirement(line)
-    return wanted if wanted is not None and wanted.url is None else None
+    requirement = None if line.startswith("-") or _URL.match(line) else _requirement(line)
+    return requirement if requirement is not None and requirement.url is None else None
 
 
-def _applies(wanted: Requirement, sidecar: Versions) -> bool:
+def _applies(requirement: Requirement, sidecar: Versions) -> bool:
     where = {**_LINUX, "python_version": sidecar.python, "python_full_version": f"{sidecar.python}.0"}
-    return wanted.marker is None or wanted.marker.evaluate(where)
+    return requirement.marker is None or requirement.marker.evaluate(where)
 
 
 def _has_version(specifiers: SpecifierSet) -> bool:
@@ -199,11 +199,11 @@ def _has_version(specifiers: SpecifierSet) -> bool:
     return any(specifiers.contains(each, prereleases=True) for each in candidates)
 
 
-def _conflict(wanted: Requirement, sidecar: Versions) -> str:
-    """Return why `wanted` cannot be installed on the sidecar whatever else is: its JAX keeps its version."""
-    if not _applies(wanted, sidecar):
+def _conflict(needs: Requirement, sidecar: Versions) -> str:
+    """Return why `needs` cannot be installed on the sidecar whatever else is: its JAX keeps its version."""
+    if not _applies(needs, sidecar):
         return ""
     # Each release of JAX needs the jaxlib of its own version.
-    if canonicalize_name(wanted.name) in {"jax", "jaxlib"} and not wanted.specifier.contains(sidecar.jax, True):
-        return f"{wanted} contradicts the sidecar, which has JAX {sidecar.jax}"
+    if canonicalize_name(needs.name) in {"jax", "jaxlib"} and not needs.specifier.contains(sidecar.jax, True):
+        return f"{needs} contradicts the sidecar, which has JAX {sidecar.jax}"
     return ""

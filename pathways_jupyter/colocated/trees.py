@@ -82,7 +82,7 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle
     """
     import jax
 
-    found: dict[str, Any] = dict(arrays)
+    variables: dict[str, Any] = dict(arrays)
     for name in answers[0].head["written"]:
         used: set[str] = set()
         values: dict[int, Any] = {}
@@ -98,18 +98,18 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle
                 f"Output {name} is not built in the same way on host {first} and {name_hosts(rebuilt)}.",
                 hint="Give it one structure on every host; names stay on the hosts meanwhile.",
             )
-        found = {key: array for key, array in found.items() if key not in used}
-        found |= once_or_per_host({name: values})
-    return found
+        variables = {key: array for key, array in variables.items() if key not in used}
+        variables |= once_or_per_host({name: values})
+    return variables
 
 
 def once_or_per_host(values: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
     """Return values by name, from each host's by its index: one where all have the same, else :class:`PerHost`."""
-    found = {}
+    merged = {}
     for name, each in values.items():
         first, *others = each.values()
-        found[name] = first if all(equal(first, other) for other in others) else PerHost(each)
-    return found
+        merged[name] = first if all(equal(first, other) for other in others) else PerHost(each)
+    return merged
 
 
 def equal(one: Any, other: Any) -> bool:

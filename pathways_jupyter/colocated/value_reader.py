@@ -166,14 +166,14 @@ class Reader:
             raise ValueError(f"{name} is no {kind} here")
         if not set(fields) <= {each.name for each in dataclasses.fields(made)}:
             raise ValueError(f"{name} has other fields here")
-        found = object.__new__(made)
+        instance = object.__new__(made)
         for each, part in fields.items():
             attribute = inspect.getattr_static(made, each, None)
             if hasattr(type(attribute), "__set__") and not isinstance(attribute, MemberDescriptorType):
                 # A property, for example, whose setter would run; a slot is none.
                 raise ValueError(f"{name} computes its field {each}")
-            object.__setattr__(found, each, self._read(part))
-        return found
+            object.__setattr__(instance, each, self._read(part))
+        return instance
 
     def _unpickled(self, rest: Sequence[Any]) -> Any:
         import jax

@@ -165,8 +165,8 @@ class Checkpoints:
           ElasticRuntimeError: It is not.
         """
         with self._lock:
-            found = self._manager.item_metadata(step)[_STATE]
-        written = [(tuple(each.shape), str(each.dtype)) for each in found.tree[_LEAVES]]
+            metadata = self._manager.item_metadata(step)[_STATE]
+        written = [(tuple(each.shape), str(each.dtype)) for each in metadata.tree[_LEAVES]]
         expected = [(tuple(each.shape), str(each.dtype)) for each in form.shapes]
         if written != expected:
             differ = next((pair for pair in zip(written, expected, strict=False) if pair[0] != pair[1]), None)

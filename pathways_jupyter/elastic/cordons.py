@@ -58,12 +58,12 @@ async def uncordon(client: Client, faults: Collection[str]) -> tuple[str, ...]:
     """
     done = []
     for node in (await objects.list_(client, objects.NODES)).items:
-        found, name = mark(node), str(node["metadata"]["name"])
-        if found and found.startswith(tuple(faults)):
+        cordon, name = mark(node), str(node["metadata"]["name"])
+        if cordon and cordon.startswith(tuple(faults)):
             await _set(client, name, None)
             done.append(name)
             # The process that would have done it later need not wait, unless it runs on another machine.
-            lasting(found).unlink(missing_ok=True)
+            lasting(cordon).unlink(missing_ok=True)
     return tuple(done)
 
 

@@ -70,8 +70,8 @@ def is_slice_down(error: BaseException) -> bool:
 def slices_named(error: BaseException) -> frozenset[int]:
     """Return the slices, by JAX's index, whose data `error` says are lost; none where it does not say."""
     text = str(error)
-    found = _NAMED.findall(text) if "DATA_LOSS" in text else ()
-    return frozenset(int(number) for each in found for number in re.findall(r"\d+", each))
+    named = _NAMED.findall(text) if "DATA_LOSS" in text else ()
+    return frozenset(int(number) for each in named for number in re.findall(r"\d+", each))
 
 
 def is_proxy_gone(error: BaseException) -> bool:

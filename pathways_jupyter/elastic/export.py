@@ -47,8 +47,8 @@ def to_trace(record: Record) -> str:
         {"name": "thread_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "events"}},
     ]
     for event in events:
-        about = {"message": event.message, "step": event.step, "slices": list(event.slices), **event.data}
-        made.append({"name": event.kind, "cat": "elastic", "ph": "i", "s": "p", **at(event.at), "args": about})
+        args = {"message": event.message, "step": event.step, "slices": list(event.slices), **event.data}
+        made.append({"name": event.kind, "cat": "elastic", "ph": "i", "s": "p", **at(event.at), "args": args})
     for when, number in record.slices:
         made.append({"name": "slices", "ph": "C", **at(when), "args": {"slices": number}})
     for step in steps:

@@ -80,11 +80,11 @@ class FaultTarget:
         """
         if self.held is None:
             return number
-        found = find_slice(self.held, number)
-        if found is None or found.number is None:
+        target = find_slice(self.held, number)
+        if target is None or target.number is None:
             listed = ", ".join(each.numbers for each in self.held if each.number is not None) or "none"
             raise ConfigError(f"Slice {number} is not one of this session's.", hint=f"This session holds: {listed}.")
-        return found.number
+        return target.number
 
     def name(self, number: int) -> str:
         """Return the slice that the service numbers so for people, such as ``6 (your 0)``."""
@@ -101,15 +101,15 @@ class FaultTarget:
         if isinstance(self.where, SessionRecord):
             service = await discovery.find(client, namespace, self.jobset)
             is_here = is_here or bool(service.embedded)
-            found = Workers(service.name, service.namespace, service.slices, is_here)
+            on_hosts = Workers(service.name, service.namespace, service.slices, is_here)
         else:
             job = await jobs.find(client, self.jobset, namespace=namespace)
-            found = Workers(job.name, job.namespace, job.slices, is_here)
-        if not (found.embedded or yes):
+            on_hosts = Workers(job.name, job.namespace, job.slices, is_here)
+        if not (on_hosts.embedded or yes):
             raise ConfigError(
                 f"{client.cluster.name} is a real cluster: its worker would be hit.", hint="Add --yes to do it."
             )
-        return found
+        return on_hosts
 
     def note(self, message: str) -> None:
         """Add a fault to the log of the session, if it is one; a failure of that is no failure of the fault."""
@@ -147,10 +147,10 @@ async def running(client: Client, of: Workers, number: int) -> list[Object]:
             f"{names.JOB_INDEX_LABEL}={number}",
         )
     )
-    found = (await objects.list_(client, objects.PODS, namespace=of.namespace, labels=labels)).items
+    pods = (await objects.list_(client, objects.PODS, namespace=of.namespace, labels=labels)).items
     alive = [
         pod
-        for pod in found
+        for pod in pods
         if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
     ]
     if not alive:

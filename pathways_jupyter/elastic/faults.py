@@ -127,10 +127,10 @@ def heal(target: Session | FaultTarget, number: int | None = None) -> tuple[str,
         if of.embedded:
             for each in numbers:
                 try:
-                    found = await running(client, of, each)
+                    pods = await running(client, of, each)
                 except SessionError:
                     continue  # Down: nothing there is slow.
-                await asyncio.gather(*(_slow_down(client, pod, 0) for pod in found))
+                await asyncio.gather(*(_slow_down(client, pod, 0) for pod in pods))
         return nodes
 
     return aim.ask(end)
@@ -143,11 +143,11 @@ def _inject(target: Session | FaultTarget, what: str, number: int, seconds: floa
     async def inject(client: Client, namespace: str) -> Fault:
         of = await aim.workers(client, namespace, yes=yes)
         of.check(number)
-        found = await running(client, of, number)
+        pods = await running(client, of, number)
         nodes: tuple[str, ...] = ()
         if what == "drain-node" or (what == "slice-down" and seconds):
             # Before the workers end, so that none of them is started again there.
-            hosts = sorted({str(pod["spec"]["nodeName"]) for pod in found})
+            hosts = sorted({str(pod["spec"]["nodeName"]) for pod in pods})
             nodes = await cordons.cordon(client, aim.where, hosts, of, number, seconds)
         if what == "slow":
             if not of.embedded:
@@ -156,16 +156,16 @@ def _inject(target: Session | FaultTarget, what: str, number: int, seconds: floa
                     hint="Its worker is its container's first process, which cannot be stopped from inside. "
                     "inject slice-down and inject drain-node work there.",
                 )
-            await asyncio.gather(*(_slow_down(client, pod, seconds) for pod in found))
+            await asyncio.gather(*(_slow_down(client, pod, seconds) for pod in pods))
         elif what == "slice-down":
-            await asyncio.gather(*(_kill(client, pod, of.embedded, held=bool(seconds)) for pod in found))
+            await asyncio.gather(*(_kill(client, pod, of.embedded, held=bool(seconds)) for pod in pods))
         else:
-            for pod in found:
+            for pod in pods:
                 name = str(pod["metadata"]["name"])
                 eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
                 await client.post(objects.PODS.path(of.namespace, name, "eviction"), eviction)
         return Fault(
-            what, number, aim.name(number), tuple(str(pod["metadata"]["name"]) for pod in found), nodes, seconds
+            what, number, aim.name(number), tuple(str(pod["metadata"]["name"]) for pod in pods), nodes, seconds
         )
 
     fault = aim.ask(inject)

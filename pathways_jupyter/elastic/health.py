@@ -233,10 +233,10 @@ def _up_again(number: str, losses: int, seconds: str) -> str:
 
 def by_slice(devices: Sequence[jax.Device]) -> dict[int, tuple[jax.Device, ...]]:
     """Return `devices` by the slice they are on; devices without slices are one slice, 0."""
-    found: dict[int, list[jax.Device]] = {}
+    by_index: dict[int, list[jax.Device]] = {}
     for device in devices:
-        found.setdefault(int(getattr(device, "slice_index", 0)), []).append(device)
-    return {index: tuple(each) for index, each in sorted(found.items())}
+        by_index.setdefault(int(getattr(device, "slice_index", 0)), []).append(device)
+    return {index: tuple(each) for index, each in sorted(by_index.items())}
 
 
 def probe(slices: Mapping[int, Sequence[jax.Device]]) -> frozenset[int]:
@@ -252,7 +252,7 @@ def readable(arrays: Mapping[int, Any]) -> frozenset[int]:
     """Return the slices, of the keys of `arrays`, whose arrays have been computed."""
     import jax
 
-    found = set()
+    usable = set()
     for index, values in arrays.items():
         try:
             jax.block_until_ready(values)
@@ -260,5 +260,5 @@ def readable(arrays: Mapping[int, Any]) -> frozenset[int]:
             if not is_slice_down(error):
                 raise
         else:
-            found.add(index)
-    return frozenset(found)
+            usable.add(index)
+    return frozenset(usable)

@@ -333,6 +333,6 @@ def lost_words(lost: Collection[int], error: BaseException | None) -> str:
     return f"A step or a transfer failed: {reason}"
 
 
-def paused_words(up: int, wanted: int) -> str:
-    """Return the sentence for a run that waits, because `up` slices can be used and `wanted` are needed."""
-    return f"Training pauses: {up} of at least {wanted} slices are up."
+def paused_words(up: int, needed: int) -> str:
+    """Return the sentence for a run that waits, because `up` slices can be used and `needed` are needed."""
+    return f"Training pauses: {up} of at least {needed} slices are up."

@@ -109,10 +109,10 @@ def moved(tree: Any, shardings: Any, *, usable: Collection[int]) -> Any:
 
     leaves, structure = jax.tree.flatten(tree)
     targets = structure.flatten_up_to(shardings)
-    whole = [index for index, leaf in enumerate(leaves) if not isinstance(leaf, (jax.Array, Pieces))]
+    others = [index for index, leaf in enumerate(leaves) if not isinstance(leaf, (jax.Array, Pieces))]
     # NumPy arrays in one call, so that their transfers overlap.
-    put = jax.device_put([leaves[index] for index in whole], [targets[index] for index in whole])
-    made = dict(zip(whole, put, strict=True))
+    put = jax.device_put([leaves[index] for index in others], [targets[index] for index in others])
+    made = dict(zip(others, put, strict=True))
     return structure.unflatten(
         made[index] if index in made else _moved(leaf, sharding, usable)
         for index, (leaf, sharding) in enumerate(zip(leaves, targets, strict=True))
@@ -147,23 +147,23 @@ def _moved(array: jax.Array | Pieces, sharding: jax.sharding.Sharding, usable: C
         joined = jax.make_array_from_single_device_arrays(array.shape, staged, pieces)
         if sharding.memory_kind != array.memory_kind:
             joined = jax.device_put(joined, sharding)
-    found: jax.Array = typed(joined, weak_type=array.weak_type, committed=True)
-    return found
+    moved_array: jax.Array = typed(joined, weak_type=array.weak_type, committed=True)
+    return moved_array
 
 
 def _assembled(array: Pieces, pieces: dict[Index, jax.Array]) -> np.ndarray:
     """Return the whole array in the notebook's memory."""
-    whole = np.empty(array.shape, array.dtype)
+    array_data = np.empty(array.shape, array.dtype)
     filled = 0
     for key, piece in pieces.items():
-        whole[tuple(slice(*bounds) for bounds in key)] = np.asarray(piece)
+        array_data[tuple(slice(*bounds) for bounds in key)] = np.asarray(piece)
         filled += piece.size
-    if filled < whole.size:
+    if filled < array_data.size:
         raise ElasticRuntimeError(
             f"An array {array_type(array)} has pieces on lost slices only.",
             hint="Replicate the state over slices, or keep snapshots in the notebook's memory.",
         )
-    return whole
+    return array_data
 
 
 def _slice(device: jax.Device) -> int:

@@ -147,11 +147,11 @@ class Snapshots:
         if self._checkpoints is not None and not self._whole and (steps := self._checkpoints.steps()):
             form, newest = Form.of(state)[0], steps[-1]
             self._checkpoints.require(newest, form)
-            found = Snapshot(newest, form, self._checkpoints.extra(newest), "directory", checkpoints=self._checkpoints)
-            found.ready.set()
-            found.finished.set()
+            stored = Snapshot(newest, form, self._checkpoints.extra(newest), "directory", checkpoints=self._checkpoints)
+            stored.ready.set()
+            stored.finished.set()
             with self._lock:
-                self._whole, self.settled = [found], newest
+                self._whole, self.settled = [stored], newest
         return self.latest()
 
     def take(self, step: int, state: Any, extra: Any = None, *, everywhere: bool = False) -> Snapshot:

@@ -95,9 +95,9 @@ class KubeconfigEntry:
         value = self.fields.get(field)
         if value is None or isinstance(value, kind):
             return value
-        found = _TYPES.get(type(value), "a number" if isinstance(value, int | float) else "a date")
-        quotes = "; put it in quotes" if kind is str and found != "a list" and found != "a mapping" else ""
-        raise self.wrong(field, f"must be {_TYPES[kind]}, but is {found}{quotes}")
+        actual = _TYPES.get(type(value), "a number" if isinstance(value, int | float) else "a date")
+        quotes = "; put it in quotes" if kind is str and actual != "a list" and actual != "a mapping" else ""
+        raise self.wrong(field, f"must be {_TYPES[kind]}, but is {actual}{quotes}")
 
 
 @dataclass(frozen=True)
@@ -131,30 +131,30 @@ class Kubeconfig:
         Raises:
           ConfigError: There is no such context, or it names a cluster or user that does not exist.
         """
-        wanted = name or self.current
+        name_or_current = name or self.current
         files = ", ".join(map(str, self.files))
         listed = ", ".join(sorted(self.contexts)) or "none"
-        if not wanted:
+        if not name_or_current:
             raise ConfigError(
                 f"{files} sets no current context.",
                 hint=advice("Choose one with {context}: {listed}.", listed=listed),
             )
-        if wanted not in self.contexts:
-            raise ConfigError(f"There is no context {wanted!r} in {files}.", hint=f"Contexts there: {listed}.")
-        entry = self.contexts[wanted]
+        if name_or_current not in self.contexts:
+            raise ConfigError(f"There is no context {name_or_current!r} in {files}.", hint=f"Contexts there: {listed}.")
+        entry = self.contexts[name_or_current]
         cluster, user = entry.text("cluster"), entry.text("user")
         if cluster not in self.clusters or not self.clusters[cluster].text("server"):
             raise ConfigError(
-                f"Context {wanted!r} names cluster {cluster!r}, which has no server in {files}.",
+                f"Context {name_or_current!r} names cluster {cluster!r}, which has no server in {files}.",
                 hint=advice("Fetch the credentials of the cluster again, or choose another {context}."),
             )
         if user and user not in self.users:
             raise ConfigError(
-                f"Context {wanted!r} names user {user!r}, which is not in {files}.",
+                f"Context {name_or_current!r} names user {user!r}, which is not in {files}.",
                 hint=advice("Fetch the credentials of the cluster again, or choose another {context}."),
             )
         return Context(
-            name=wanted,
+            name=name_or_current,
             namespace=entry.text("namespace"),
             cluster=self.clusters[cluster],
             user=self.users.get(user, KubeconfigEntry(entry.file, "no user", {})),

@@ -135,10 +135,10 @@ async def create(client: Client, resource: Resource, body: Object, *, namespace:
         except ApiError as error:
             if error.status != 409 or not attempt:
                 raise
-            found = await find(client, resource, name, namespace=namespace)
-            if found is None or found["metadata"].get("deletionTimestamp") or _owners(found) != _owners(body):
+            present = await find(client, resource, name, namespace=namespace)
+            if present is None or present["metadata"].get("deletionTimestamp") or _owners(present) != _owners(body):
                 raise
-            return found
+            return present
     raise AssertionError("the last attempt raises")
 
 
@@ -177,9 +177,9 @@ async def list_(
     """
     items: list[Object] = []
     version = ""
-    found = pages(client, resource, namespace=namespace, labels=labels, fields=fields)
-    async with contextlib.aclosing(found):
-        async for page in found:
+    listing = pages(client, resource, namespace=namespace, labels=labels, fields=fields)
+    async with contextlib.aclosing(listing):
+        async for page in listing:
             items = [*(() if page.is_first else items), *page.items]
             version = page.resource_version
     return Listing(tuple(items), version)

@@ -146,8 +146,8 @@ class _LogPosition:
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
     partial = b""
     async for chunk in chunks:
-        *whole, partial = (partial + chunk).split(b"\n")
-        for line in whole:
+        *complete, partial = (partial + chunk).split(b"\n")
+        for line in complete:
             yield line.decode(errors="replace").removesuffix("\r")
         if len(partial) > LONGEST_LINE:
             yield partial.decode(errors="replace")

@@ -104,9 +104,9 @@ async def watch(
             # Without a version: at the start, after a 410, and after any error. After an error, only a list
             # shows for certain what was missed.
             if not known.version:
-                found = pages(client, resource, namespace=namespace, labels=labels, fields=fields)
-                async with contextlib.aclosing(found):
-                    async for page in found:
+                listing = pages(client, resource, namespace=namespace, labels=labels, fields=fields)
+                async with contextlib.aclosing(listing):
+                    async for page in listing:
                         for change in known.compare(page):
                             yield change
                 lost = False

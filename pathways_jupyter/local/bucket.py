@@ -71,8 +71,8 @@ class Bucket:
     def start(self) -> None:
         """Serve the bucket; clients may connect from now on."""
         (self._objects / NAME).mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = {"bucket": f"gs://{NAME}", "variables": self.variables}
-        write_private(self._directory / runtime_files.STORAGE, json.dumps(found))
+        facts = {"bucket": f"gs://{NAME}", "variables": self.variables}
+        write_private(self._directory / runtime_files.STORAGE, json.dumps(facts))
         self._serving = asyncio.create_task(self._serve())
 
     async def _serve(self) -> None:
@@ -207,9 +207,9 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
                 return super().get_file(bucket_name, file_name, show_error)
             with path.open("rb") as file:
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                about = os.fstat(file.fileno())
+                info = os.fstat(file.fileno())
             # Google's storage does not return other bytes than were written either.
-            state = about.st_mtime_ns, about.st_size
+            state = info.st_mtime_ns, info.st_size
             if self._checked.get(path) != state:
                 checksum = objects.google_crc32c.Checksum()
                 for start in range(0, len(content), _CHECKED_BYTES):
@@ -243,20 +243,20 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
 
     # No client can go on with an upload of which an earlier process received a part.
     shutil.rmtree(directory / storage.RESUMABLE_DIR, ignore_errors=True)
-    found = FileStorage()
-    found._store = Files(use_memory=False, root=directory)
+    emulated = FileStorage()
+    emulated._store = Files(use_memory=False, root=directory)
     base = f"http://{address[0]}:{address[1]}{prefix}"
     for top in directory.iterdir():
         if not top.is_dir() or top.name.startswith("_"):
             continue
-        buckets.create_bucket(top.name, found)
+        buckets.create_bucket(top.name, emulated)
         for path in top.rglob("*"):
             if path.is_file():
-                name, about = str(path.relative_to(top)), path.stat()
-                size, written = str(about.st_size), datetime.fromtimestamp(about.st_mtime, UTC)
+                name, info = str(path.relative_to(top)), path.stat()
+                size, written = str(info.st_size), datetime.fromtimestamp(info.st_mtime, UTC)
                 described = objects._make_object_resource(base, top.name, name, "application/octet-stream", size)
-                described["generation"] = str(about.st_mtime_ns)
+                described["generation"] = str(info.st_mtime_ns)
                 described["timeCreated"] = described["updated"] = written.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-                content = found.get_file(top.name, name)
-                found.objects.setdefault(top.name, {})[name] = objects._checksums(content, described)
-    return found
+                content = emulated.get_file(top.name, name)
+                emulated.objects.setdefault(top.name, {})[name] = objects._checksums(content, described)
+    return emulated

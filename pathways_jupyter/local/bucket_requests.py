@@ -95,7 +95,7 @@ def routes(prefix: str, handlers: list[tuple[str, Mapping[str, Serve]]]) -> list
 
 def _checked(serve: Serve, request: Any, response: Any, storage: Any) -> None:
     try:
-        query = {name: found[0] for name, found in request.query.items()}
+        query = {name: values[0] for name, values in request.query.items()}
         allowed = _LISTING if serve is _list else _OTHERS
         for name, value in query.items():
             if name not in allowed | _FORM and (name not in _OFF or value.lower() != "false"):
@@ -143,14 +143,14 @@ def _check_conditions(request: Any, query: Mapping[str, str], storage: Any) -> N
     if not name:
         raise BadRequest(f"The embedded cluster's bucket does not serve {next(iter(conditions))} in this request.")
     bucket = request.params.get("dest_bucket_name") or request.params["bucket_name"]
-    found = storage.objects.get(bucket, {}).get(name, {})
+    described = storage.objects.get(bucket, {}).get(name, {})
     for condition, value in conditions.items():
         if condition == "generation":
-            if found.get("generation") != value:
+            if described.get("generation") != value:
                 raise _Refused(HTTPStatus.NOT_FOUND, f"There is no generation {value} of {name}.")
             continue
         field, is_wanted = _CONDITIONS[condition]
-        if (found.get(field, "0") == value) is not is_wanted:
+        if (described.get(field, "0") == value) is not is_wanted:
             unchanged = request.method == "GET" and not is_wanted
             status = HTTPStatus.NOT_MODIFIED if unchanged else HTTPStatus.PRECONDITION_FAILED
             raise _Refused(status, f"{condition}={value} does not hold for {name}.")
@@ -158,7 +158,7 @@ def _check_conditions(request: Any, query: Mapping[str, str], storage: Any) -> N
 
 def _list(request: Any, response: Any, storage: Any) -> None:
     """Serve ``objects.list``: the emulator has no pages, and no offsets, without which TensorStore deletes too much."""
-    query = {name: found[0] for name, found in request.query.items()}
+    query = {name: values[0] for name, values in request.query.items()}
     start, end = query.get("startOffset", ""), query.get("endOffset") or chr(sys.maxunicode)
     largest = min(int(query.get("maxResults", _LARGEST_PAGE)), _LARGEST_PAGE)
     if largest < 1:
@@ -191,8 +191,8 @@ def download(serve: Serve, request: Any, response: Any, storage: Any) -> None:
     """Serve an object's content with its generation, without which TensorStore cannot read it a second time."""
     serve(request, response, storage)
     if response.status < HTTPStatus.BAD_REQUEST:
-        found = storage.get_file_obj(request.params["bucket_name"], request.params["object_id"])
-        response["X-Goog-Generation"] = found["generation"]
+        described = storage.get_file_obj(request.params["bucket_name"], request.params["object_id"])
+        response["X-Goog-Generation"] = described["generation"]
 
 
 def _move(request: Any, response: Any, storage: Any) -> None:

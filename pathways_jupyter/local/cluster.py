@@ -290,18 +290,18 @@ def _grown(
         return growth
 
 
-def _otherwise(wanted: ClusterSettings, record: DaemonRecord) -> str:
+def _otherwise(settings: ClusterSettings, record: DaemonRecord) -> str:
     """Return the end of a sentence, by what a running cluster cannot become what is wanted; empty if it can."""
     has = record.settings
-    if wanted.fast_heal and not has.fast_heal:
+    if settings.fast_heal and not has.fast_heal:
         return " and does not heal fast"
-    if wanted.worker_start_seconds not in {0.0, has.worker_start_seconds}:
+    if settings.worker_start_seconds not in {0.0, has.worker_start_seconds}:
         return f", and its workers take {has.worker_start_seconds:g} s to start"
-    if wanted.bucket not in ("", has.bucket):
+    if settings.bucket not in ("", has.bucket):
         return f", with its bucket in {has.bucket or 'its own directory'}"
-    if wanted.port not in (0, record.port):
+    if settings.port not in (0, record.port):
         return f", on port {record.port}"
-    if wanted.idle_seconds not in (DEFAULT_IDLE_SECONDS, has.idle_seconds):
+    if settings.idle_seconds not in (DEFAULT_IDLE_SECONDS, has.idle_seconds):
         return f", and ends after {has.idle_seconds:g} s without use"
     return ""
 

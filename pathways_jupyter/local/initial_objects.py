@@ -59,14 +59,14 @@ def ship(store: Store, settings: ClusterSettings, cluster: str) -> dict[str, int
             for replicated in manifest["spec"]["replicatedJobs"]:
                 metadata = replicated["template"]["spec"]["template"].setdefault("metadata", {})
                 metadata.setdefault("annotations", {})[HOLLOW_ANNOTATION] = "true"
-        found = store.find(JOBSETS, names.DEFAULT_NAMESPACE, spec.name)
-        if found is None:
+        present = store.find(JOBSETS, names.DEFAULT_NAMESPACE, spec.name)
+        if present is None:
             store.create(JOBSETS, manifest)
-        elif _replicas(found) != _replicas(manifest):
+        elif _replicas(present) != _replicas(manifest):
             # Past the rule of a real cluster that forbids it. The JobSet's controller makes the missing workers, and
             # the resource manager learns of them when they register. A service that keeps its size may be the user's.
             jobs = manifest["spec"]["replicatedJobs"]
-            store.update(JOBSETS, {**found, "spec": {**found["spec"], "replicatedJobs": jobs}})
+            store.update(JOBSETS, {**present, "spec": {**present["spec"], "replicatedJobs": jobs}})
         services[spec.name] = slices
     _create(store, NETWORK_POLICIES, networkpolicy.for_proxies(names.DEFAULT_NAMESPACE))
     chips = sum(tpu.parse_instance_type(kind).chips * slices for kind, slices in settings.instances.items())

@@ -192,7 +192,7 @@ class RunningCluster:
 
     def _proxies(self, service: str) -> list[tuple[int, float]]:
         """Return the proxies that hold slices of a service or wait for them: how many, and when it was created."""
-        found = []
+        proxies = []
         for job in self._store.list(JOBS):
             if "deletionTimestamp" in job["metadata"] or finished(job.get("status") or {}):
                 continue
@@ -204,8 +204,8 @@ class RunningCluster:
                 if slices and key == (service, names.DEFAULT_NAMESPACE):
                     created = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
                     # To the end of that second.
-                    found.append((slices.count(",") + 1, created + 1))
-        return found
+                    proxies.append((slices.count(",") + 1, created + 1))
+        return proxies
 
     async def close(self) -> None:
         """End every process, and the API after the pods, so that no client sees a half-ended cluster as healthy."""
@@ -253,13 +253,13 @@ class RunningCluster:
     @property
     def failed(self) -> dict[str, str]:
         """Reasons of the services that have failed for good, by name."""
-        found = {}
+        failures = {}
         for service in self.services:
             obj = self._store.find(JOBSETS, names.DEFAULT_NAMESPACE, service)
             failure = condition((obj or {}).get("status") or {}, "Failed")
             if failure is not None:
-                found[service] = str(failure.get("message") or failure.get("reason") or "no reason was given")
-        return found
+                failures[service] = str(failure.get("message") or failure.get("reason") or "no reason was given")
+        return failures
 
     @property
     def busy(self) -> bool:
@@ -269,7 +269,7 @@ class RunningCluster:
     @property
     def work(self) -> list[dict[str, str]]:
         """Work besides the cluster's own services: ``kind``, ``name``, and the ``session`` that it belongs to."""
-        found = {}
+        rows = {}
         for job in self._store.list(JOBS):
             labels, metadata = labels_of(job), job["metadata"]
             jobset = labels.get(names.JOBSET_NAME_LABEL)
@@ -277,12 +277,12 @@ class RunningCluster:
                 continue
             kind, name = "Job", metadata["name"]
             if jobset:
-                whole = self._store.find(JOBSETS, metadata["namespace"], jobset) or {}
-                owners = whole.get("metadata", {}).get("ownerReferences") or [{"kind": "JobSet"}]
+                jobset_object = self._store.find(JOBSETS, metadata["namespace"], jobset) or {}
+                owners = jobset_object.get("metadata", {}).get("ownerReferences") or [{"kind": "JobSet"}]
                 kind, name = owners[0]["kind"], jobset
             key = metadata["namespace"], kind, name
-            found[key] = {"kind": kind, "name": name, "session": labels.get(names.SESSION_LABEL, "")}
-        return [found[key] for key in sorted(found)]
+            rows[key] = {"kind": kind, "name": name, "session": labels.get(names.SESSION_LABEL, "")}
+        return [rows[key] for key in sorted(rows)]
 
     def _account(self, pod: Object) -> Mapping[str, str]:
         """Return the variables by which a pod reaches the API and the bucket, and its worker's start-up time."""

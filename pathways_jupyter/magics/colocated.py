@@ -134,13 +134,13 @@ def _who(values: Mapping[str, Any]) -> View:
     from pathways_jupyter.colocated.errors import name_hosts
     from pathways_jupyter.colocated.memory import who
 
-    found = who(slices=values.get("slices"), hosts=values.get("hosts"))
+    variables = who(slices=values.get("slices"), hosts=values.get("hosts"))
     where: dict[tuple[str, str], list[int]] = {}
-    for index, names in found.items():
+    for index, names in variables.items():
         for each in names.items():
             where.setdefault(each, []).append(index)
     rows = [(name, kind, name_hosts(indices)) for (name, kind), indices in sorted(where.items())]
-    return _table(found, ("name", "type", "on"), rows, empty="No names are defined on the hosts.")
+    return _table(variables, ("name", "type", "on"), rows, empty="No names are defined on the hosts.")
 
 
 def _reset(values: Mapping[str, Any]) -> None:

@@ -89,13 +89,13 @@ def _values(source: Source, fragment: str, words: list[str]) -> tuple[str, list[
     # The command itself reports a broken file; completion offers nothing.
     with contextlib.suppress(PathwaysError, OSError):
         if source is Source.SLICES:
-            found = _slices(words)
+            values = _slices(words)
         elif source is Source.HOSTS:
-            found = _hosts()
+            values = _hosts()
         else:
             kubeconfig = dict(itertools.pairwise(words)).get("--kubeconfig", "")
-            found = completion_values.values(source, kubeconfig=kubeconfig, local="--local" in words)
-        return fragment, _beginning(fragment, found)
+            values = completion_values.values(source, kubeconfig=kubeconfig, local="--local" in words)
+        return fragment, _beginning(fragment, values)
     return fragment, []
 
 
@@ -104,13 +104,13 @@ def _instances(fragment: str) -> list[str]:
     version, separator, _ = fragment.partition(":")
     if not separator:
         return list(dict.fromkeys(f"{machine.version}:" for machine in tpu.MACHINES))
-    found = (
+    instances = (
         f"{version}:{topology}="
         for machine in tpu.MACHINES
         if version in {machine.version, machine.name}
         for topology in machine.topologies
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(instances))
 
 
 def _files(fragment: str) -> list[str]:
@@ -118,8 +118,8 @@ def _files(fragment: str) -> list[str]:
     directory, _, beginning = fragment.rpartition("/")
     parent = parse_path(f"{directory}/" if "/" in fragment else ".")
     with contextlib.suppress(OSError):
-        found = sorted(entry for entry in parent.iterdir() if entry.name.startswith(beginning))
-        visible = [entry for entry in found if beginning or not entry.name.startswith(".")]
+        entries = sorted(entry for entry in parent.iterdir() if entry.name.startswith(beginning))
+        visible = [entry for entry in entries if beginning or not entry.name.startswith(".")]
         spelled = f"{directory}/" if "/" in fragment else ""
         return [f"{spelled}{entry.name}{'/' if entry.is_dir() else ''}" for entry in visible]
     return []
@@ -160,16 +160,16 @@ def matcher(magic: str, commands: Mapping[str, Command]) -> Any:
         head, separator, text = line.partition(" ")
         if head not in {magic, magic.lstrip("%")} or not separator:
             return {"completions": [], "matched_fragment": "", "suppress": False}
-        fragment, found = complete(f"{command} {text}".lstrip(), commands)
-        if not found and head == magic:
+        fragment, matches = complete(f"{command} {text}".lstrip(), commands)
+        if not matches and head == magic:
             # Python's names never apply here, but IPython only lets a matcher suppress them if it returns a
             # completion. The existing fragment is one that changes nothing.
-            found = [fragment]
+            matches = [fragment]
         return {
-            "completions": [SimpleCompletion(each, type="magic") for each in found],
+            "completions": [SimpleCompletion(each, type="magic") for each in matches],
             "matched_fragment": fragment,
             "ordered": True,
-            "suppress": bool(found),
+            "suppress": bool(matches),
         }
 
     return context_matcher(identifier=f"{magic}-completer")(match)

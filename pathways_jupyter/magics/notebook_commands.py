@@ -21,7 +21,7 @@ from pathways_jupyter.magics import elastic, saved
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import arrays
-from pathways_jupyter.render import sessions as sessions_picture
+from pathways_jupyter.render import sessions as sessions_view
 from pathways_jupyter.render.progress import CONNECTING, RESUMING
 from pathways_jupyter.render.view import View, for_programs, said
 from pathways_jupyter.session import registry
@@ -73,20 +73,20 @@ def connect(connection: NotebookSession, values: Values, output: CellOutput | No
                 requested, instances=instances, kubeconfig=there.kubeconfig, context=there.context
             )
         since = current.event_count
-        found = current.verdict(SessionCommand.CONNECT if requested == there else SessionCommand.CONNECT_OTHERWISE)
-        if found.does is Does.WAITS:
-            connection.wait(current, found, since)
+        answer = current.verdict(SessionCommand.CONNECT if requested == there else SessionCommand.CONNECT_OTHERWISE)
+        if answer.does is Does.WAITS:
+            connection.wait(current, answer, since)
             return connect(connection, values, output)
-        if found.does is Does.REFUSES:
-            raise found.error()
-        if found.does is Does.ASKS:
+        if answer.does is Does.REFUSES:
+            raise answer.error()
+        if answer.does is Does.ASKS:
             try:
-                resumes = connection.screen.can_answer and connection.screen.confirm(f"{found.sentence} Resume?")
+                resumes = connection.screen.can_answer and connection.screen.confirm(f"{answer.sentence} Resume?")
             except ConfigError:
                 # The front end cannot ask.
                 resumes = False
             if not resumes:
-                raise found.error()
+                raise answer.error()
             return resume(connection, {}, output)
         if not connection.screen.in_place:
             return status(connection, values)
@@ -189,7 +189,7 @@ def status(connection: NotebookSession, values: Values) -> View:
     """Return this notebook's session."""
     current = process.session()
     if current is None:
-        return for_programs(None) if values.get("json") else sessions_picture.no_session()
+        return for_programs(None) if values.get("json") else sessions_view.no_session()
     connection.settle()
     try:
         record = current.status()
@@ -224,7 +224,7 @@ def panel(connection: NotebookSession, values: Values) -> Any:
 
     def draw() -> None:
         if process.session() is None:
-            output.draw(sessions_picture.no_session())
+            output.draw(sessions_view.no_session())
         else:
             connection.move(output)
             connection.draw()
@@ -269,7 +269,7 @@ def events(connection: NotebookSession, values: Values) -> Any:
 def env(connection: NotebookSession, values: Values) -> View:
     """Return the variables by which other processes share this session."""
     current, share = connection.need(SessionCommand.RUN), bool(values.get("set"))
-    return sessions_picture.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
+    return sessions_view.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
 def profile_start(connection: NotebookSession, values: Values) -> View:

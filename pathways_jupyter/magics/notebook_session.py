@@ -76,19 +76,19 @@ class NotebookSession:
             if session is None:
                 raise verdict(None, command or SessionCommand.RUN).error()
             since = session.event_count
-            if command is None or (found := session.verdict(command)).acts:
+            if command is None or (answer := session.verdict(command)).acts:
                 return session
-            if found.does is Does.REFUSES:
-                raise found.error()
+            if answer.does is Does.REFUSES:
+                raise answer.error()
             if session.state is SessionState.INTERRUPTED:
                 # JAX itself waits.
-                self.screen.say(found.sentence)
+                self.screen.say(answer.sentence)
                 return session
-            self.wait(session, found, since)
+            self.wait(session, answer, since)
 
-    def wait(self, session: Session, found: SessionVerdict, since: int) -> None:
+    def wait(self, session: Session, answer: SessionVerdict, since: int) -> None:
         """Say why a command waits, then wait until the session's state is another one than at event number `since`."""
-        self.screen.say(f"{found.sentence} {worded(found.hint, self.screen.face)}")
+        self.screen.say(f"{answer.sentence} {worded(answer.hint, self.screen.face)}")
         next((event for event in session.follow(since) if "state" in event.data), None)
         self.settle()
 
@@ -264,8 +264,8 @@ class NotebookSession:
         session: Session | None = process.session()
         if session is None or not any(each in error for each in GONE):
             return []
-        found = session.verdict(SessionCommand.USE)
-        return [found.sentence, worded(found.hint, self.screen.face)] if found.does is Does.REFUSES else []
+        answer = session.verdict(SessionCommand.USE)
+        return [answer.sentence, worded(answer.hint, self.screen.face)] if answer.does is Does.REFUSES else []
 
     def explain_loss(self, error: str) -> None:
         """After a cell failed with an error of JAX because a proxy is gone: show the cause and the next step."""

@@ -71,7 +71,7 @@ def run(
     name = call.values.get("command", "")
     if name in commands:
         return shown(render.command(commands[name], program))
-    members = {each: about for each, about in commands.items() if name and each.startswith(f"{name} ")}
+    members = {each: declared for each, declared in commands.items() if name and each.startswith(f"{name} ")}
     if name and not members:
         raise _unknown(name, commands)
     # The one that is called as the magic or the group is, with one more %.
@@ -133,8 +133,8 @@ def _joined(words: Sequence[str], command: Command) -> list[str]:
 
 def divide(line: str, commands: Mapping[str, Command]) -> tuple[str, str]:
     """Return what of `line` is the command's, and what after `` -- `` is a program's, whatever signs it has."""
-    about = commands.get(split(line.split(), commands)[0])
-    head, _, after = f"{line} ".partition(" -- ") if about is not None and about.rest else (line, "", "")
+    declared = commands.get(split(line.split(), commands)[0])
+    head, _, after = f"{line} ".partition(" -- ") if declared is not None and declared.rest else (line, "", "")
     return head, after
 
 
@@ -143,7 +143,7 @@ def _words(text: str, *, program: bool = False) -> list[str]:
     if not program:
         # A semicolon at the end is IPython's own word for "do not show the result", which it reads from the cell.
         text = _COMMENT.sub("", text).rstrip().removesuffix(";")
-        text = _DICTIONARY.sub(lambda found: shlex.quote(found[0]), text)
+        text = _DICTIONARY.sub(lambda match: shlex.quote(match[0]), text)
     try:
         return shlex.split(text)
     except ValueError as error:

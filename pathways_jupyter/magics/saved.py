@@ -67,10 +67,10 @@ def load(connection: NotebookSession, values: Values) -> View:
         name = last.name
     classes: dict[int, str] = {}
     with reported(connection.screen, LOADING) as report:
-        found = current.load(name, report=report, classes=classes)
+        variables = current.load(name, report=report, classes=classes)
     # Not some of the variables, nor half of an object.
     with interrupts.defer_sigint():
-        assignment = Assignment(found, classes, process.namespace(), process.reserved)
+        assignment = Assignment(variables, classes, process.namespace(), process.reserved)
         connection.shell.push(assignment.apply())
     return render.loaded(name, assignment)
 

@@ -77,7 +77,7 @@ class Screen:
         else:
             self.line(view.text)
 
-    def line(self, text: str, **about: Any) -> None:
+    def line(self, text: str, **data: Any) -> None:
         """Print one line of plain text."""
         self._write(f"{self._erased()}{text}\n")
 

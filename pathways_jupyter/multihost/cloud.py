@@ -41,13 +41,13 @@ def client(project: str, zone: str) -> tuple[Any, str]:
     from google.cloud import tpu_v2
 
     try:
-        found, _ = google.auth.default(scopes=[_SCOPE])
+        account, _ = google.auth.default(scopes=[_SCOPE])
     except google.auth.exceptions.DefaultCredentialsError as error:
         raise no_credentials() from error
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/")
     # Credentials of a sovereign cloud are refused by a client that was not made for the same one.
-    options = ClientOptions(api_endpoint=endpoint or None, universe_domain=getattr(found, "universe_domain", None))
-    return tpu_v2.TpuClient(credentials=found, transport="rest", client_options=options), parent
+    options = ClientOptions(api_endpoint=endpoint or None, universe_domain=getattr(account, "universe_domain", None))
+    return tpu_v2.TpuClient(credentials=account, transport="rest", client_options=options), parent
 
 
 @contextlib.contextmanager

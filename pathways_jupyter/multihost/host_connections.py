@@ -33,9 +33,9 @@ class IdleConnections:
 
     async def close(self) -> None:
         """Close all connections."""
-        found = list(self.free.values())
+        idle = list(self.free.values())
         self.free.clear()
-        await asyncio.gather(*(each.close() for each in found), return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in idle), return_exceptions=True)
 
 
 class Connections:
@@ -132,7 +132,7 @@ async def connecting(
             async def to_pod(target: Target) -> Connection:
                 return pod_hosts.PodConnection(client, target)
 
-            found = await pod_hosts.find(
+            hosts = await pod_hosts.find(
                 client,
                 selection.cluster.namespace or client.namespace,
                 job=selection.job,
@@ -140,7 +140,7 @@ async def connecting(
                 partial=selection.keep_going,
             )
             # Not kept: the client and its connection to the API server end with this block.
-            yield found, Connections(to_pod)
+            yield hosts, Connections(to_pod)
         return
     if selection.hosts:
         targets = from_hosts(selection.hosts, selection.user)

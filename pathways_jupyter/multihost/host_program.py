@@ -149,17 +149,17 @@ class Program:
             await self._receive_more()
         line = await self.receive(end + 1)
         try:
-            found = json.loads(line)
-            error = found.get("error", "")
+            message = json.loads(line)
+            error = message.get("error", "")
         except (ValueError, AttributeError) as problem:
             raise RemoteHostError(
                 f"{self.target.name} does not answer as expected: {line[:60]!r}.",
                 hint="A login script there must print nothing when no terminal is connected.",
             ) from problem
         if error:
-            path = f" ({found['path']})" if found["path"] else ""
-            raise RemoteHostError(f"{self.target.name}: {found['message']}{path}.", hint=_HINTS.get(error, ""))
-        return dict(found)
+            path = f" ({message['path']})" if message["path"] else ""
+            raise RemoteHostError(f"{self.target.name}: {message['message']}{path}.", hint=_HINTS.get(error, ""))
+        return dict(message)
 
     async def receive(self, size: int) -> bytes:
         """Return the next `size` bytes; raises as :meth:`answer` does."""

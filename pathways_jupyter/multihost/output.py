@@ -79,8 +79,8 @@ class _Lines:
         self._partial = b""
 
     def add(self, data: bytes) -> tuple[str, ...]:
-        *whole, self._partial = (self._partial + data).split(b"\n")
-        return (*map(_text, whole), *(self.rest() if len(self._partial) > _LONGEST_LINE else ()))
+        *complete, self._partial = (self._partial + data).split(b"\n")
+        return (*map(_text, complete), *(self.rest() if len(self._partial) > _LONGEST_LINE else ()))
 
     def rest(self) -> tuple[str, ...]:
         rest, self._partial = self._partial, b""
@@ -90,9 +90,9 @@ class _Lines:
 def tail(path: Path, lines: int) -> list[str]:
     """Return the last lines of a log; none if there is no such file."""
     cutter = _Lines()
-    found = [*cutter.add(_read(path, _start(path, lines))), *cutter.rest()]
+    read = [*cutter.add(_read(path, _start(path, lines))), *cutter.rest()]
     # It may have grown since.
-    return found[max(0, len(found) - lines) :]
+    return read[max(0, len(read) - lines) :]
 
 
 async def lines(path: Path, last: int, growing: Callable[[], bool]) -> AsyncGenerator[str, None]:
@@ -122,11 +122,11 @@ def _start(path: Path, last: int) -> int:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - max(_TAIL_BYTES, last * _TAIL_LINE_BYTES)))
-            found = file.read().split(b"\n")
+            pieces = file.read().split(b"\n")
     except OSError:
         return 0
-    whole = len(found) - (not found[-1])
-    return size - len(b"\n".join(found[max(0, whole - last) :]))
+    complete = len(pieces) - (not pieces[-1])
+    return size - len(b"\n".join(pieces[max(0, complete - last) :]))
 
 
 def _read(path: Path, position: int, size: int = -1) -> bytes:

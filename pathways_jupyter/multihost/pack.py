@@ -78,10 +78,10 @@ class Packed:
     @property
     def reasons(self) -> dict[str, list[str]]:
         """The paths that stay here, by the reason."""
-        found: dict[str, list[str]] = {}
+        by_reason: dict[str, list[str]] = {}
         for each in sorted(self.left_out, key=lambda left: left.path):
-            found.setdefault(each.reason, []).append(each.path)
-        return found
+            by_reason.setdefault(each.reason, []).append(each.path)
+        return by_reason
 
     @functools.cached_property
     def manifest(self) -> bytes:
@@ -105,15 +105,15 @@ def pack(root: Path, exclude: Sequence[str] = (), own: Sequence[Path] = ()) -> P
         raise PackError(f"There is no directory {root}.", hint="Name the directory of your code with --dir.")
     left_out: list[LeftOut] = []
     try:
-        found = list(outgoing.choose(root, exclude, own, left_out))
+        files = list(outgoing.choose(root, exclude, own, left_out))
         with ThreadPoolExecutor(_THREADS) as threads:
-            entries = list(threads.map(lambda each: _entry(root, each), found))
+            entries = list(threads.map(lambda each: _entry(root, each), files))
     except OSError as error:
         raise PackError(
             f"{error.filename} cannot be read: {error.strerror}.",
             hint="Fix its permissions, or leave it out: --exclude.",
         ) from error
-    left_out += [LeftOut(each.path, outgoing.SECRET) for each, made in zip(found, entries, strict=True) if made is None]
+    left_out += [LeftOut(each.path, outgoing.SECRET) for each, made in zip(files, entries, strict=True) if made is None]
     return Packed(root, tuple(each for each in entries if each is not None), tuple(left_out))
 
 
@@ -179,24 +179,24 @@ def _archive(packed: Packed, contents: tuple[str, ...]) -> IO[bytes]:
     return file
 
 
-def _entry(root: Path, found: outgoing.Found) -> Entry | None:
+def _entry(root: Path, chosen: outgoing.Found) -> Entry | None:
     """Return what is sent of one file, link or directory, as it is now; None for a private key."""
-    if found.folder:
-        return Entry(found.path, DIRECTORY)
-    if found.link:
-        return Entry(found.path, LINK, content=found.link)
-    path = root / found.path
+    if chosen.folder:
+        return Entry(chosen.path, DIRECTORY)
+    if chosen.link:
+        return Entry(chosen.path, LINK, content=chosen.link)
+    path = root / chosen.path
     for _ in range(_ATTEMPTS):
         with path.open("rb", buffering=0) as file:
             before = os.fstat(file.fileno())
-            if not found.named and outgoing.is_key(file.read(outgoing.KEY_BYTES)):
+            if not chosen.named and outgoing.is_key(file.read(outgoing.KEY_BYTES)):
                 return None
             file.seek(0)
             digest = hashlib.file_digest(file, _new_hash)
             after = os.fstat(file.fileno())
             size = file.seek(0, os.SEEK_CUR)
         if (before.st_mtime_ns, size) == (after.st_mtime_ns, after.st_size):
-            return Entry(found.path, FILE, stat.S_IMODE(after.st_mode) & 0o777, digest.hexdigest(), size)
+            return Entry(chosen.path, FILE, stat.S_IMODE(after.st_mode) & 0o777, digest.hexdigest(), size)
     raise _changing(path)
 
 

@@ -45,7 +45,7 @@ async def find(
         info = await discovery.find(client, namespace, service)
         namespace, jobset, what = info.namespace, info.name, f"service {info.name}"
     listing = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={jobset}")
-    found = []
+    pods = []
     for pod in listing.items:
         part, metadata = untrusted.JobSetPosition.of(pod), pod["metadata"]
         running = (pod.get("status") or {}).get("phase") == "Running" and not metadata.get("deletionTimestamp")
@@ -53,7 +53,7 @@ async def find(
             continue
         containers = [each["name"] for each in pod["spec"]["containers"]]
         if part.job_index.isdecimal():
-            found.append(
+            pods.append(
                 Target(
                     name=metadata["name"],
                     slice=int(part.job_index),
@@ -63,19 +63,19 @@ async def find(
                     container=names.WORKER_CONTAINER if names.WORKER_CONTAINER in containers else containers[0],
                 )
             )
-    if not found:
+    if not pods:
         raise ConfigError(f"No worker of {what} is running.", hint=advice("{slices} shows their state."))
     if info is not None and not partial:
         # On some of them, a program whose parts wait for each other would not end.
         hosts = itertools.product(range(info.slices), range(info.hosts_per_slice))
-        missing = sorted(set(hosts) - {(each.slice, each.worker) for each in found})
+        missing = sorted(set(hosts) - {(each.slice, each.worker) for each in pods})
         if missing:
             raise ConfigError(
                 f"{len(missing)} of {info.slices * info.hosts_per_slice} workers of {what} do not run, "
                 f"the first is {missing[0][0]}-{missing[0][1]}.",
                 hint=advice("{slices} shows their state; --keep-going runs it on the others."),
             )
-    return ordered(found, what)
+    return ordered(pods, what)
 
 
 @dataclass(frozen=True)

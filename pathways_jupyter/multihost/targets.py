@@ -112,12 +112,12 @@ def from_hosts(hosts: str, user: str = "") -> tuple[Target, ...]:
         raise ConfigError(f"There is no file {hosts}.", hint="Write one host per line, or --hosts HOST,HOST.")
     else:
         lines, where = hosts.split(","), "--hosts"
-    found: list[Target] = []
+    targets: list[Target] = []
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
         if text:
-            found.append(_of_line(text, f"{where}, line {number}" if is_file else where, found, user))
-    return ordered(found, where)
+            targets.append(_of_line(text, f"{where}, line {number}" if is_file else where, targets, user))
+    return ordered(targets, where)
 
 
 def ordered(targets: Iterable[Target], where: str) -> tuple[Target, ...]:
@@ -126,38 +126,38 @@ def ordered(targets: Iterable[Target], where: str) -> tuple[Target, ...]:
     Raises:
       ConfigError: There are none, or two have the same slice and worker.
     """
-    found = sorted(targets, key=lambda each: (each.slice, each.worker))
-    if not found:
+    in_order = sorted(targets, key=lambda each: (each.slice, each.worker))
+    if not in_order:
         raise ConfigError(f"{where} names no host.", hint="Write one host per line: [USER@]HOST[:PORT].")
-    for one, other in itertools.pairwise(found):
+    for one, other in itertools.pairwise(in_order):
         if (one.slice, one.worker) == (other.slice, other.worker):
             raise ConfigError(
                 f"{one.name} and {other.name} are both worker {one.worker} of slice {one.slice}.",
                 hint="Give each host its own numbers: HOST slice=0 worker=1.",
             )
-    return tuple(found)
+    return tuple(in_order)
 
 
 def _of_line(text: str, where: str, before: list[Target], user: str) -> Target:
-    found = _LINE.fullmatch(text)
+    match = _LINE.fullmatch(text)
     numbers: dict[str, int] = {}
-    for word in found["rest"].split() if found else ():
+    for word in match["rest"].split() if match else ():
         name, _, value = word.partition("=")
         if name not in {"slice", "worker"} or not value.isdecimal():
             raise ConfigError(
                 f"{where}: {word!r} cannot be read.", hint="A line is [USER@]HOST[:PORT] [slice=N] [worker=N]."
             )
         numbers[name] = int(value)
-    if not found or int(found["port"] or SSH_PORT) > 65535:
+    if not match or int(match["port"] or SSH_PORT) > 65535:
         raise ConfigError(f"{where}: {text!r} is not a host.", hint="A line is [USER@]HOST[:PORT] [slice=N].")
-    address = found["six"] or found["host"]
-    port = int(found["port"] or SSH_PORT)
+    address = match["six"] or match["host"]
+    port = int(match["port"] or SSH_PORT)
     target = Target(
         name=address if port == SSH_PORT else f"{address}:{port}",
         slice=numbers.get("slice", 0),
         address=address,
         port=port,
-        user=found["user"] or user,
+        user=match["user"] or user,
     )
     same = [each.worker for each in before if each.slice == target.slice]
     return replace(target, worker=numbers.get("worker", max(same, default=-1) + 1))

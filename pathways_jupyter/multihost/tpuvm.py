@@ -27,7 +27,7 @@ def matching(names: Iterable[str], prefix: str) -> list[str]:
     if prefix in listed:
         return [prefix]
     numbered = ((re.fullmatch(rf"{re.escape(prefix)}-(\d+)", name), name) for name in listed)
-    return [name for _, name in sorted((int(found[1]), name) for found, name in numbered if found)]
+    return [name for _, name in sorted((int(match[1]), name) for match, name in numbered if match)]
 
 
 def find(selection: Selection) -> tuple[Target, ...]:
@@ -58,7 +58,7 @@ def find(selection: Selection) -> tuple[Target, ...]:
     for name in names:
         _add_key(client, nodes[name], key.with_name(f"{key.name}.pub"), selection.user)
     kind = "internal" if selection.internal_ip else "external"
-    found = []
+    hosts = []
     for number, name in enumerate(names):
         endpoints = nodes[name].network_endpoints
         for worker, endpoint in enumerate(endpoints):
@@ -68,7 +68,7 @@ def find(selection: Selection) -> tuple[Target, ...]:
                 raise ConfigError(
                     f"Worker {worker} of TPU VM {name} has no {kind} address.", hint=f"{instead} --internal-ip."
                 )
-            found.append(
+            hosts.append(
                 Target(
                     name=f"{name}/{worker}" if len(endpoints) > 1 else name,
                     slice=number,
@@ -79,7 +79,7 @@ def find(selection: Selection) -> tuple[Target, ...]:
                     key_alias=f"tpu.{nodes[name].id}-{worker}" if nodes[name].id else "",
                 )
             )
-    return ordered(found, f"TPU VM {selection.tpu_prefix}")
+    return ordered(hosts, f"TPU VM {selection.tpu_prefix}")
 
 
 def _add_key(client: Any, node: Any, path: Path, user: str) -> None:

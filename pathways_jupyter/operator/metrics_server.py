@@ -156,9 +156,9 @@ class ClusterMetrics:
         # Under the lock, so that scrapes at the same time share one look.
         async with self._lock:
             if time.monotonic() - self._read_at > FRESH_SECONDS:
-                found = await self._read()
+                metrics = await self._read()
                 # A collector of one moment.
-                self._text = generate_latest(SimpleNamespace(collect=lambda: found))
+                self._text = generate_latest(SimpleNamespace(collect=lambda: metrics))
                 self._read_at = time.monotonic()
             return self._text
 
@@ -187,13 +187,13 @@ class ClusterMetrics:
         except PathwaysError as error:
             self._say(f"metrics: {error}")
             return [*own, GaugeMetricFamily("pathways_up", up, value=0)]
-        now, found = self._client.now(), list(self.state.leases.values())
-        figures = [each for each in (SessionFigures.of_lease(lease, now) for lease in found) if each is not None]
+        now, leases_now = self._client.now(), list(self.state.leases.values())
+        figures = [each for each in (SessionFigures.of_lease(lease, now) for lease in leases_now) if each is not None]
         return [
             *own,
             GaugeMetricFamily("pathways_up", up, value=1),
             *of_services((self._client.cluster.name, each) for each in self.state.services()),
-            GaugeMetricFamily("pathways_odd_leases", _ODD, value=unreadable.number_of(found)),
+            GaugeMetricFamily("pathways_odd_leases", _ODD, value=unreadable.number_of(leases_now)),
             *of_sessions(figures),
         ]
 
@@ -265,12 +265,12 @@ def of_services(services: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
         "pathways_slices_reclaimable", "Slices of silent sessions, kept until someone needs them.", labels=_SERVICE
     )
     for (cluster, namespace, name), each in {(at, each.namespace, each.name): each for at, each in services}.items():
-        about = (cluster, namespace, name, each.instance_type, each.queue)
+        labels = (cluster, namespace, name, each.instance_type, each.queue)
         counted = Counter(one.state for one in each.slices)
         for state in State:
-            slices.add_metric([*about, state], counted[state])
-        free.add_metric(about, each.free)
-        silent.add_metric(about, each.reclaimable)
+            slices.add_metric([*labels, state], counted[state])
+        free.add_metric(labels, each.free)
+        silent.add_metric(labels, each.reclaimable)
     yield from (slices, free, silent)
 
 
@@ -286,21 +286,21 @@ def of_sessions(sessions: Iterable[SessionFigures]) -> Iterator[Metric]:
     chips = GaugeMetricFamily("pathways_session_chips", "Chips that the session holds.", labels=_SESSION)
     idle = GaugeMetricFamily("pathways_session_idle_seconds", "Since it sent anything to its proxy.", labels=_SESSION)
     counters = {
-        name: CounterMetricFamily(f"pathways_session_{metric}", about, labels=_SESSION)
-        for name, (metric, about) in _COUNTERS.items()
+        name: CounterMetricFamily(f"pathways_session_{metric}", help_text, labels=_SESSION)
+        for name, (metric, help_text) in _COUNTERS.items()
     }
     carried = CounterMetricFamily(
         "pathways_session_tunnel_bytes", "Bytes that the tunnel carried.", labels=[*_SESSION, "relay", "direction"]
     )
     for each in listed:
-        about = (each.session, each.user, each.namespace, each.service, each.queue)
-        chips.add_metric(about, each.chips if each.holds else 0)
+        labels = (each.session, each.user, each.namespace, each.service, each.queue)
+        chips.add_metric(labels, each.chips if each.holds else 0)
         if each.idle is not None:
-            idle.add_metric(about, each.idle)
+            idle.add_metric(labels, each.idle)
         for name, counter in counters.items():
-            counter.add_metric(about, getattr(each, name))
+            counter.add_metric(labels, getattr(each, name))
         if each.sent is not None and each.received is not None:
             relay = "yes" if each.relay else "no"
-            carried.add_metric([*about, relay, "sent"], each.sent)
-            carried.add_metric([*about, relay, "received"], each.received)
+            carried.add_metric([*labels, relay, "sent"], each.sent)
+            carried.add_metric([*labels, relay, "received"], each.received)
     yield from (states, chips, idle, *counters.values(), carried)

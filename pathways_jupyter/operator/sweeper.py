@@ -185,13 +185,13 @@ class Sweeper:
             self._leases[key] = _Lease.of(lease, self._client.now())
         self._changed.set()
 
-    def _report_trouble(self, about: Resource | None, error: PathwaysError | None = None) -> None:
+    def _report_trouble(self, resource: Resource | None, error: PathwaysError | None = None) -> None:
         """Report an error unless it is known, also from another kind; or once all is well again, that it is."""
         before = set(self._troubles.values())
         if error is None:
-            self._troubles.pop(about, None)
+            self._troubles.pop(resource, None)
         else:
-            self._troubles[about] = str(error)
+            self._troubles[resource] = str(error)
             if str(error) not in before:
                 self._say(str(error))
         if before and not self._troubles:

@@ -51,8 +51,8 @@ def summarize(location: str, progress: Callable[[str], None]) -> summary.Summary
 
     bucket = open_bucket()
     try:
-        found = sorted(bucket.find(location.removeprefix("gs://"), detail=True).items())
-        files = [(name, about["size"]) for name, about in found if name.endswith(".xplane.pb")]
+        listing = sorted(bucket.find(location.removeprefix("gs://"), detail=True).items())
+        files = [(name, info["size"]) for name, info in listing if name.endswith(".xplane.pb")]
         hosts, read, left_out = [], 0, []
         for number, (name, size) in enumerate(files):
             file = name.rpartition("/")[2]

@@ -82,7 +82,7 @@ def read(content: bytes) -> TraceHost:
 
     host = TraceHost()
     try:
-        about = _about_operations(memoryview(content))
+        by_operation = _about_operations(memoryview(content))
         planes = list(jax.profiler.ProfileData.from_serialized_xspace(content).planes)
     except (IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError("not a trace") from error
@@ -97,11 +97,11 @@ def read(content: bytes) -> TraceHost:
             events = {OPERATIONS: chip.operations, MODULES: chip.modules}.get(line.name)
             if events is None:
                 continue
-            operations = about.get(plane.name, {})
+            operations = by_operation.get(plane.name, {})
             for event in line.events:
-                found = operations.get(event.name) or _from_stats(dict(event.stats))
+                facts = operations.get(event.name) or _from_stats(dict(event.stats))
                 short = _SHORT.match(event.name)
-                events.append(TraceEvent(short[1] if short else event.name, event.start_ns, event.end_ns, found))
+                events.append(TraceEvent(short[1] if short else event.name, event.start_ns, event.end_ns, facts))
             # A parent before what is in it.
             events.sort(key=lambda each: (each.begin, -each.end))
         host.chips.append(chip)
@@ -120,7 +120,7 @@ def _about_operations(space: memoryview) -> dict[str, dict[str, About]]:
     Numbers are those of the fields in XSpace, XPlane, XEventMetadata, XStatMetadata and XStat (``xplane.proto``). The
     lines, most of a file, are skipped.
     """
-    found: dict[str, dict[str, About]] = {}
+    by_name: dict[str, dict[str, About]] = {}
     for number, plane in _fields(space):
         if number != 1:
             continue
@@ -145,8 +145,8 @@ def _about_operations(space: memoryview) -> dict[str, dict[str, About]]:
                     elif 7 in stat:
                         stats[stat_names.get(stat[1], "")] = stat_names.get(stat[7], "")
             if stats:
-                found.setdefault(name, {})[operation] = _from_stats(stats)
-    return found
+                by_name.setdefault(name, {})[operation] = _from_stats(stats)
+    return by_name
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:

@@ -17,12 +17,12 @@ from pathways_jupyter.render.view import View, drawn, preformatted
 from pathways_jupyter.service.checks import Finding, Level
 
 
-def findings(found: Sequence[Finding], face: Face) -> View:
+def findings(results: Sequence[Finding], face: Face) -> View:
     """All findings in the order of the checks, and the verdict; `face` is where commands are typed."""
-    width = max((len(each.name) for each in found), default=0)
+    width = max((len(each.name) for each in results), default=0)
     plain = []
     rows = []
-    for each in found:
+    for each in results:
         tone = Tone(each.level)
         plain.append(f"{tone.mark} {each.name:<{width}}  {each.message}")
         advice = f"{each.hint} ({more(each.heading, face)})" if each.hint else ""
@@ -30,15 +30,15 @@ def findings(found: Sequence[Finding], face: Face) -> View:
             plain.append(f"  {'':<{width}}  {advice}")
         below = f"<br>{muted(advice).html}" if advice else ""
         rows.append((toned(tone), each.name, Part(each.message, escape(each.message) + below)))
-    failed = sum(each.level is Level.FAIL for each in found)
-    warned = sum(each.level is Level.WARN for each in found)
+    failed = sum(each.level is Level.FAIL for each in results)
+    warned = sum(each.level is Level.WARN for each in results)
     worst, summary = Tone.OK, "All is well."
     if failed:
         worst, summary = Tone.FAIL, f"{count(failed, 'problem keeps', 'problems keep')} this machine from connecting."
     elif warned:
         worst, summary = Tone.WARN, f"Connecting works; {count(warned, 'warning needs', 'warnings need')} attention."
     rich = card(worst, head(summary), table(("", "checked", "found"), rows)).html
-    return drawn(list(found), Part("\n".join([*plain, "", f"{worst.mark} {summary}"]), rich))
+    return drawn(list(results), Part("\n".join([*plain, "", f"{worst.mark} {summary}"]), rich))
 
 
 def begun(check: Check) -> str:

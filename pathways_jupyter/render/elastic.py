@@ -144,11 +144,11 @@ def _chart(name: str, points: Sequence[tuple[str, float]], height: int, marks: s
     if most:
         corners = f"{drawn} {points[-1][0]},{base} {points[0][0]},{base}"
         content = f'<polygon fill="var(--pw-mine)" fill-opacity=".22" stroke="none" points="{corners}"/>{content}'
-    about = f"{values[0]:.4g} at first, now {values[-1]:.4g}; between {low:.4g} and {high:.4g}"
-    label = escape(f"{name}: {about}")
+    range_text = f"{values[0]:.4g} at first, now {values[-1]:.4g}; between {low:.4g} and {high:.4g}"
+    label = escape(f"{name}: {range_text}")
     return Part(
         "",
-        line(Part("", f"<b>{escape(name)}</b>"), muted(about)).html
+        line(Part("", f"<b>{escape(name)}</b>"), muted(range_text)).html
         + f'<svg role="img" aria-label="{label}" viewBox="0 0 {_WIDTH} {height}" width="100%" height="{height}" '
         f'preserveAspectRatio="none" style="display:block;border-bottom:1px solid var(--pw-line)">'
         f"<title>{label}</title>{content}</svg>",

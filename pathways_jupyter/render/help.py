@@ -28,11 +28,11 @@ def overview(
     """
     rows = []
     left = {each.name: each for each in cells}
-    for name, about in commands.items():
+    for name, command in commands.items():
         group = name.partition(" ")[0]
         first = [each for each in left if each.endswith(group) or left[each] is whole]
         rows += [(code(each), left.pop(each).summary) for each in first]
-        rows.append((code(f"{program} {name}"), about.summary))
+        rows.append((code(f"{program} {name}"), command.summary))
     # They have no group among the commands.
     rows += [(code(cell.name), cell.summary) for cell in left.values()]
     ending = remarks([f"{program} COMMAND --help shows its options and examples."])
@@ -40,27 +40,29 @@ def overview(
     return drawn(commands, table((), rows), spaced(ending), *map(spaced, about_cell[:1]), *about_cell[1:])
 
 
-def command(about: Command, program: str) -> View:
+def command(declared: Command, program: str) -> View:
     """One command with its options and examples."""
-    return drawn(about, *_parts(about, program))
+    return drawn(declared, *_parts(declared, program))
 
 
-def _parts(about: Command, program: str) -> list[Part]:
+def _parts(command: Command, program: str) -> list[Part]:
     # A cell magic is its own program.
     before = f"{program} " if program else ""
-    usage = " ".join([f"{before}{about.name}", *map(_usage, about.words), *(["[options]"] if about.options else [])])
-    takes = [(code(_usage(word)), word.help) for word in about.words]
-    for option in about.options:
+    usage = " ".join(
+        [f"{before}{command.name}", *map(_usage, command.words), *(["[options]"] if command.options else [])]
+    )
+    takes = [(code(_usage(word)), word.help) for word in command.words]
+    for option in command.options:
         also = f" (also {', '.join(option.aliases)})" if option.aliases else ""
         default = f"; default: {option.default}" if option.default else ""
         takes.append((code(_spelling(option)), f"{option.help}{default}{also}"))
-    shown = [line(code(usage)), spaced(line(about.summary))]
-    if about.details:
-        shown.append(line(about.details))
+    shown = [line(code(usage)), spaced(line(command.summary))]
+    if command.details:
+        shown.append(line(command.details))
     if takes:
         shown.append(spaced(table((), takes, indent="  ")))
-    if about.examples:
-        examples = [(f"{before}{typed}", purpose) for typed, purpose in about.examples.items()]
+    if command.examples:
+        examples = [(f"{before}{typed}", purpose) for typed, purpose in command.examples.items()]
         # In text below each other: the lines to type are long.
         plain = "\n".join(f"  {typed}\n      {purpose}" for typed, purpose in examples)
         rich = table((), [(code(typed), purpose) for typed, purpose in examples]).html
@@ -100,20 +102,20 @@ class Markdown(View):
         return {"text/plain": self.text, "text/markdown": self.source}
 
 
-def sections(found: Sequence[Section], face: Face) -> View:
+def sections(shown: Sequence[Section], face: Face) -> View:
     """Sections with their text; links lead to where they can be read."""
-    parts = [f"**{each.title}**\n\n{_linked(each.text, face)}" for each in found]
-    if address := project.page(f"docs/{found[0].page}.md"):
-        parts.append(f"{address}#{found[0].topic}")
+    parts = [f"**{each.title}**\n\n{_linked(each.text, face)}" for each in shown]
+    if address := project.page(f"docs/{shown[0].page}.md"):
+        parts.append(f"{address}#{shown[0].topic}")
     source = "\n\n".join(parts)
-    return Markdown(list(found), _plain(source), "", source=source)
+    return Markdown(list(shown), _plain(source), "", source=source)
 
 
-def contents(found: Sequence[Section], face: Face) -> View:
+def contents(listed: Sequence[Section], face: Face) -> View:
     """Return the topics of sections, with their titles; of many, those whose title says no more share lines."""
     rows, others = [], dict[str, list[str]]()
-    for each in found:
-        if len(found) > _MOST_ROWS and (each.is_setting or topic_of(each.title) == each.topic):
+    for each in listed:
+        if len(listed) > _MOST_ROWS and (each.is_setting or topic_of(each.title) == each.topic):
             others.setdefault("Settings" if each.is_setting else "Also", []).append(each.topic)
         else:
             rows.append((code(each.topic), each.title))
@@ -121,14 +123,14 @@ def contents(found: Sequence[Section], face: Face) -> View:
     for title, names in sorted(others.items()):
         shown.append(spaced(line(f"{title}: {', '.join(dict.fromkeys(names))}.")))
     shown.append(spaced(line(worded(advice("{explain:TOPIC}"), face), "prints one.")))
-    return drawn(list(found), *shown)
+    return drawn(list(listed), *shown)
 
 
 def _linked(text: str, face: Face) -> str:
     """Return Markdown whose links between pages name the command or the file that shows the other page."""
 
-    def link(found: re.Match[str]) -> str:
-        said, page, anchor = found.groups()
+    def link(match: re.Match[str]) -> str:
+        said, page, anchor = match.groups()
         topic = anchor or page.removesuffix(".md")
         if topic in pages.topics() and page.removesuffix(".md") in {"", *pages.PAGES}:
             return f"{said} (`{worded(advice('{explain:{topic}}', topic=topic), face)}`)"

@@ -14,7 +14,7 @@ from pathways_jupyter.service.pathwaysjob import conditions, obstacles
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 
 
-def view(found: Sequence[JobInfo]) -> View:
+def view(jobs: Sequence[JobInfo]) -> View:
     """Return the table of jobs."""
     now = time.time()
     rows = [
@@ -26,10 +26,10 @@ def view(found: Sequence[JobInfo]) -> View:
             f"{job.kind}{f' of {job.maker}' if job.maker else ''}{', headless' if job.headless else ''}{_marks(job)}",
             text.duration(max(0.0, now - job.clock_ahead - job.created)),
         )
-        for job in found
+        for job in jobs
     ]
     shown = table(("job", "state", "slices", "restarts", "kind", "age"), rows)
-    return listing(list(found), shown, none="No jobs in this namespace.")
+    return listing(list(jobs), shown, none="No jobs in this namespace.")
 
 
 def details(known: JobDetails, *, note: str = "") -> View:
@@ -51,14 +51,14 @@ def details(known: JobDetails, *, note: str = "") -> View:
     ]
     if events:
         shown.append(spaced(table(("ago", "about", "reason", "message"), events)))
-    found = [
+    reasons = [
         obstacles.explain_unset(job.name, job.unset) if job.unset else "",
         obstacles.explain_alts(job.name) if job.demands_alts else "",
     ]
     return drawn(
         known,
         *shown,
-        spaced(remarks([each for each in (*found, known.unread, known.outdated, note) if each])),
+        spaced(remarks([each for each in (*reasons, known.unread, known.outdated, note) if each])),
     )
 
 

@@ -62,10 +62,10 @@ def view(summary: Summary) -> View:
 
 def _xprof_command(location: str) -> str:
     """Return the shell command that serves the trace in `location` with XProf, where the bucket can be read."""
-    storage, found = clusters.storage_of(location), ""
+    storage, variable = clusters.storage_of(location), ""
     if storage is not None:
-        found = f"{STORAGE_HOST}={shlex.quote(storage.variables[STORAGE_HOST])} "
-    return f"{found}xprof --logdir {shlex.quote(location.partition('/plugins/profile')[0])}"
+        variable = f"{STORAGE_HOST}={shlex.quote(storage.variables[STORAGE_HOST])} "
+    return f"{variable}xprof --logdir {shlex.quote(location.partition('/plugins/profile')[0])}"
 
 
 def _modules(summary: Summary) -> str:

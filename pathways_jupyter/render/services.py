@@ -81,9 +81,9 @@ def details(service: Overview, cluster: str = "") -> View:
     return drawn(service, shown, as_of())
 
 
-def step(found: Finding | RolloutStep, face: Face) -> str:
+def step(progress: Finding | RolloutStep, face: Face) -> str:
     """Return a finding of the checks, or a step of a start, as one line; advice on a second one."""
-    if isinstance(found, RolloutStep):
-        return f"{_STEPS[found.kind].mark} {found.message}"
-    advice = f"\n  {worded(found.hint, face)}" if found.hint else ""
-    return f"{Tone(found.level).mark} {found.name}: {found.message}{advice}"
+    if isinstance(progress, RolloutStep):
+        return f"{_STEPS[progress.kind].mark} {progress.message}"
+    advice = f"\n  {worded(progress.hint, face)}" if progress.hint else ""
+    return f"{Tone(progress.level).mark} {progress.name}: {progress.message}{advice}"

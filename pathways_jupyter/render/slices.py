@@ -179,15 +179,15 @@ def _words(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[s
 def _holders_without_slice(service: Service, viewer: Viewer, now: float) -> list[str]:
     """Lines about holders without a slice: they wait, or their log does not say which slices they have."""
     drawn = {each.held_by.job for each in service.slices if each.held_by is not None}
-    found = [holder for holder in service.holders if holder.job not in drawn]
+    holders = [holder for holder in service.holders if holder.job not in drawn]
     lines = []
     # Anyone who may create Jobs may create any number of them.
-    for each in found[:_SHOWN_HOLDERS]:
-        wanted = count(sum(each.instances.values()), "slice")
+    for each in holders[:_SHOWN_HOLDERS]:
+        amount = count(sum(each.instances.values()), "slice")
         does = "waits for" if each.waiting else "holds" if each.placed else "has asked for"
         silent = f", {text.reclaimable(each.reclaimable, now)}" if each.reclaimable else ""
-        lines.append(f"{viewer.name(each)} {does} {wanted}, {text.duration(now - each.since)}{silent}")
-    return [*lines, f"and {len(found) - len(lines)} more"] if len(found) > len(lines) else lines
+        lines.append(f"{viewer.name(each)} {does} {amount}, {text.duration(now - each.since)}{silent}")
+    return [*lines, f"and {len(holders) - len(lines)} more"] if len(holders) > len(lines) else lines
 
 
 def map_of(boxes: Sequence[Box]) -> Part:

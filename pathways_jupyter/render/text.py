@@ -34,10 +34,10 @@ def duration(seconds: float) -> str:
     """`seconds` in a readable form: ``0.4 s``, ``12 s``, ``3 min 05 s``, ``2 h 10 min``, ``3 d 4 h``."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    minutes, rest = divmod(total, 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
@@ -57,13 +57,13 @@ def later(at: float, before: float) -> str:
     return clock(at) if same_day else moment(at)
 
 
-def reclaimable(found: Reclaimable, now: float) -> str:
+def reclaimable(proxy: Reclaimable, now: float) -> str:
     """Return the state of a proxy whose session is silent, and for how long it has been."""
-    return f"reclaimable, silent for {duration(now - found.silent_since)}"
+    return f"reclaimable, silent for {duration(now - proxy.silent_since)}"
 
 
-def instances(wanted: Mapping[str, int]) -> str:
+def instances(requested: Mapping[str, int]) -> str:
     """``2 slices of tpuv6e:2x2 (8 chips)``."""
-    chips = sum(tpu.parse_instance_type(name).chips * number for name, number in wanted.items())
-    parts = [f"{count(number, 'slice')} of {name}" for name, number in wanted.items()]
+    chips = sum(tpu.parse_instance_type(name).chips * number for name, number in requested.items())
+    parts = [f"{count(number, 'slice')} of {name}" for name, number in requested.items()]
     return f"{' and '.join(parts)} ({count(chips, 'chip')})" if parts else "no slices"

@@ -38,9 +38,9 @@ class View:
 
 def drawn(value: Any, *shown: Part) -> View:
     """`value` as `shown`, part below part."""
-    whole = parts.stacked(*shown)
+    part = parts.stacked(*shown)
     # What puts a text together without building blocks is filtered here.
-    return View(value, printable(whole.text.strip("\n"), lines=True), page(whole.html))
+    return View(value, printable(part.text.strip("\n"), lines=True), page(part.html))
 
 
 def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:

@@ -188,12 +188,12 @@ class Hub:
         """
         async with await scopes.client(scope) as kube:
             namespace = kube.namespace
-            found = await objects.find(kube, objects.PODS, pod, namespace=namespace)
-            if found is None:
+            pod_object = await objects.find(kube, objects.PODS, pod, namespace=namespace)
+            if pod_object is None:
                 raise ClusterError(
                     f"Pod {pod} is gone, and its log with it.", hint="The events of its session say why it ended."
                 )
-            container = str(found["spec"]["containers"][0]["name"])
+            container = str(pod_object["spec"]["containers"][0]["name"])
             lines = pods.logs(kube, pod, namespace=namespace, container=container, follow=follow, tail=LOG_LINES)
             async with contextlib.aclosing(lines):
                 async for line in lines:

@@ -79,14 +79,14 @@ def query(request: HTTPServerRequest) -> dict[str, str]:
       ConfigError: A parameter is given twice, or is not UTF-8.
     """
     values: dict[str, str] = {}
-    for name, found in request.query_arguments.items():
-        if name in {"_xsrf", "token"} or (name.isdecimal() and not any(found)):
+    for name, given in request.query_arguments.items():
+        if name in {"_xsrf", "token"} or (name.isdecimal() and not any(given)):
             # Added by Jupyter: credentials, and the timestamp that its front end appends to bypass caches.
             continue
-        if len(found) > 1:
-            raise ConfigError(f"Parameter {name!r} is given {len(found)} times.", hint="Give it once.")
+        if len(given) > 1:
+            raise ConfigError(f"Parameter {name!r} is given {len(given)} times.", hint="Give it once.")
         try:
-            values[name] = found[0].decode("utf-8")
+            values[name] = given[0].decode("utf-8")
         except UnicodeDecodeError as error:
             raise ConfigError(f"Parameter {name!r} is not UTF-8.", hint=RELOAD) from error
     return values

@@ -103,9 +103,9 @@ async def _job_log(request: RouteRequest, job: str) -> Lines:
 
     async def lines() -> Lines:
         async with await scope.client(where) as client:
-            found = jobs.log(client, name, namespace=client.namespace, follow=follow, tail=LOG_LINES)
-            async with contextlib.aclosing(found):
-                async for line in found:
+            log = jobs.log(client, name, namespace=client.namespace, follow=follow, tail=LOG_LINES)
+            async with contextlib.aclosing(log):
+                async for line in log:
                     yield line
 
     return lines()

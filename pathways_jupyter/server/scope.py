@@ -148,17 +148,17 @@ def fingerprint() -> object:
     from pathways_jupyter.local import cluster
 
     embedded = cluster.find()
-    found = []
+    stamps = []
     for file in (
         setting_sources.profiles_path(),
         *kubeconfig.paths(),
         *([embedded.kubeconfig] if embedded is not None else []),
     ):
         try:
-            found.append((str(file), file.stat().st_mtime_ns))
+            stamps.append((str(file), file.stat().st_mtime_ns))
         except OSError:
-            found.append((str(file), 0))
-    return found
+            stamps.append((str(file), 0))
+    return stamps
 
 
 def embedded_cluster_runs() -> bool:
@@ -197,5 +197,5 @@ def _find(scope: Scope) -> ResolvedScope:
             f"The kubeconfig {named}, set by KUBECONFIG, does not exist.",
             hint="Correct or unset KUBECONFIG, and restart the Jupyter server.",
         )
-    found = load(context=scope.context)
-    return ResolvedScope(found, replace(scope, context="" if found.name == _IN_CLUSTER else found.name))
+    config = load(context=scope.context)
+    return ResolvedScope(config, replace(scope, context="" if config.name == _IN_CLUSTER else config.name))

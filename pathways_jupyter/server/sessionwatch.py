@@ -151,10 +151,10 @@ class SessionWatch(PolledFeed):
         """Find out when the supervisor does not answer, and when it does again."""
         while True:
             was = followed.silent, followed.round_trip
-            found = await client.present([record])
-            followed.silent = any(each.supervisor == registry.SILENT for each in found)
+            present = await client.present([record])
+            followed.silent = any(each.supervisor == registry.SILENT for each in present)
             # With two digits, as every other value is news for all pages.
-            followed.round_trip = float(f"{max((each.round_trip for each in found), default=0.0):.2g}")
+            followed.round_trip = float(f"{max((each.round_trip for each in present), default=0.0):.2g}")
             if (followed.silent, followed.round_trip) != was:
                 # As in _follow(): no file has changed.
                 self._seen = None

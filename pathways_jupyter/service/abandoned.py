@@ -50,8 +50,8 @@ class Swept:
 
     def __str__(self) -> str:
         """Return what was done, as a line of a log."""
-        about = f"{self.kind} {self.namespace}/{self.job} (session {self.session} of {self.user or 'unknown'})"
-        return f"cannot delete {about}: {self.error}" if self.error else f"deleted {about}: {self.reason}"
+        what = f"{self.kind} {self.namespace}/{self.job} (session {self.session} of {self.user or 'unknown'})"
+        return f"cannot delete {what}: {self.error}" if self.error else f"deleted {what}: {self.reason}"
 
 
 async def sweep(
@@ -101,7 +101,7 @@ async def sweep(
     kept.sort(key=lambda each: each[0].silent, reverse=True)
     abandoned += kept[:reclaim]
     if dry_run:
-        return tuple(found for found, _ in abandoned)
+        return tuple(swept for swept, _ in abandoned)
     done = await asyncio.gather(*(_clear(client, *each) for each in abandoned))
     return tuple(each for each in done if each is not None)
 
@@ -139,7 +139,7 @@ def judge(job: Object, lease: Object | None, now: float) -> tuple[Swept, Object 
     else:
         return None
     whose = untrusted.SessionLabels.of(job)
-    found = Swept(
+    swept = Swept(
         job=str(metadata["name"]),
         namespace=str(metadata.get("namespace") or ""),
         session=whose.session,
@@ -151,24 +151,24 @@ def judge(job: Object, lease: Object | None, now: float) -> tuple[Swept, Object 
         kept=kept,
         kind=PODS.kind if is_orphan else JOBS.kind,
     )
-    return found, lease
+    return swept, lease
 
 
-async def _clear(client: Client, found: Swept, lease: Object | None) -> Swept | None:
+async def _clear(client: Client, swept: Swept, lease: Object | None) -> Swept | None:
     """Delete a Job; None when another sweep has deleted it, or when its session is alive after all."""
-    namespace, resource = found.namespace, PODS if found.kind == PODS.kind else JOBS
+    namespace, resource = swept.namespace, PODS if swept.kind == PODS.kind else JOBS
     try:
         if lease is not None:
-            about = lease["metadata"]
-            uid, version = about["uid"], about["resourceVersion"]
-            await objects.delete(client, LEASES, about["name"], namespace=namespace, uid=uid, resource_version=version)
-        was_there = await objects.delete(client, resource, found.job, namespace=namespace, uid=found.uid)
+            meta = lease["metadata"]
+            uid, version = meta["uid"], meta["resourceVersion"]
+            await objects.delete(client, LEASES, meta["name"], namespace=namespace, uid=uid, resource_version=version)
+        was_there = await objects.delete(client, resource, swept.job, namespace=namespace, uid=swept.uid)
     except ApiError as error:
         # 409: the Lease was renewed after all, or the name belongs to a new Job.
         if error.status == 409:
             return None
         hint = _OPERATOR_HINT if resource is PODS and error.status == 403 else error.hint
-        return replace(found, error=f"{error} {hint}")
+        return replace(swept, error=f"{error} {hint}")
     except ClusterError as error:
-        return replace(found, error=f"{error} {error.hint}")
-    return found if was_there else None
+        return replace(swept, error=f"{error} {error.hint}")
+    return swept if was_there else None

@@ -37,10 +37,10 @@ def amount(quantity: object) -> Decimal:
     Raises:
       ValueError: It is none.
     """
-    found = re.fullmatch(QUANTITY, str(quantity))
-    if found is None:
+    match = re.fullmatch(QUANTITY, str(quantity))
+    if match is None:
         raise ValueError(f"{quantity} is not a quantity")
-    number, unit = found[1], found[2] or ""
+    number, unit = match[1], match[2] or ""
     value = Decimal(number) * _UNITS[unit] if unit in _UNITS else Decimal(number + unit)
     return max(-_LARGEST, min(value, _LARGEST))
 
@@ -49,8 +49,8 @@ def amount(quantity: object) -> Decimal:
 def kinds() -> Mapping[str, Mapping[str, str]]:
     """Return the fields of each kind; see ``tools/make_schemas.py`` for the notation."""
     text = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
-    found: Mapping[str, Mapping[str, str]] = json.loads(text)
-    return found
+    by_kind: Mapping[str, Mapping[str, str]] = json.loads(text)
+    return by_kind
 
 
 @functools.cache

@@ -73,12 +73,12 @@ async def queue(client: Client, namespace: str, name: str, priority: str = "") -
     try:
         there = await queues.check(client, namespace, name, priority)
         used = "it may not be read" if there is None else await queues.usage(client, there)
-        found = Finding("queue", Level.OK, f"{name}: {used}")
+        finding = Finding("queue", Level.OK, f"{name}: {used}")
     except PathwaysError as error:
-        found = failed("queue", error)
+        finding = failed("queue", error)
         if there is None:
-            return [found]
-    return [found, await _kueue(client)]
+            return [finding]
+    return [finding, await _kueue(client)]
 
 
 async def _kueue(client: Client) -> Finding:

@@ -48,9 +48,9 @@ async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
     allowed = await asyncio.gather(
         *(permissions.check(client, spec.namespace, need) for need in permissions.SERVICE_NEEDS)
     )
-    for found in allowed:
-        if found.level is not Level.OK:
-            yield found
+    for finding in allowed:
+        if finding.level is not Level.OK:
+            yield finding
     try:
         taken = await objects.find(client, JOBSETS, spec.name, namespace=spec.namespace)
         if taken is not None:
@@ -59,8 +59,8 @@ async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
     except PathwaysError as error:
         yield checks.failed("name", error)
     queue, priority = (spec.labels.get(each, "") for each in (names.QUEUE_LABEL, names.PRIORITY_LABEL))
-    for found in await checks.queue(client, spec.namespace, queue, priority):
-        yield found
+    for finding in await checks.queue(client, spec.namespace, queue, priority):
+        yield finding
     pools = await _pools(client)
     if isinstance(pools, Finding):
         yield pools
@@ -124,8 +124,8 @@ def _is_embedded(pools: Mapping[str, _Pool]) -> bool:
 
 def _with_spare(spec: ServiceSpec) -> str:
     """Return how to give an embedded cluster nodes for a service, which gcloud cannot create there."""
-    wanted = f"{spec.instance_type}={spec.slices}"
-    return f"pathways-jupyter local up --spare {wanted}, or a larger number if it has so many spare ones already."
+    request = f"{spec.instance_type}={spec.slices}"
+    return f"pathways-jupyter local up --spare {request}, or a larger number if it has so many spare ones already."
 
 
 async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:
@@ -148,9 +148,9 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
                 misfits[name] = problem
             else:
                 usable[name].append(node)
-    whole = [name for name, nodes in usable.items() if len(nodes) >= instance.hosts]
+    complete = [name for name, nodes in usable.items() if len(nodes) >= instance.hosts]
     unfit = some([f"{name}: {why}" for name, why in misfits.items()]) if misfits else ""
-    about = f"{count(instance.hosts, 'node')} of {instance.machine.name} with topology {instance.topology}"
+    needed = f"{count(instance.hosts, 'node')} of {instance.machine.name} with topology {instance.topology}"
     more = (
         f"Create one for each slice: gcloud container node-pools create POOL --machine-type={instance.machine.name} "
         f"--tpu-topology={instance.topology} --num-nodes={instance.hosts}. "
@@ -158,31 +158,31 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
     )
     if _is_embedded(pools):
         more = f"Add them to the embedded cluster: {_with_spare(spec)}"
-    if not whole:
+    if not complete:
         others = [str(pool) for pool in pools.values() if pool.accelerator]
         there = f" TPU node pools there: {some(others)}." if others else " There are no TPU nodes."
         partly = f" Too few nodes are ready in {some(list(fitting))}." if fitting else there
         if unfit:
             partly = f" Its workers cannot run in {unfit}."
             more = f"Change --worker-node-selector or --worker-tolerations. {more}"
-        message = f"No node pool has {about}, which a slice of {instance} needs.{partly}"
+        message = f"No node pool has {needed}, which a slice of {instance} needs.{partly}"
         return Finding("node pools", Level.FAIL, message, more)
-    if len(whole) < spec.slices:
-        there = f"{'there is' if len(whole) == 1 else 'there are'} {len(whole)}: {some(whole)}"
-        message = f"{count(spec.slices, 'slice')} of {instance} need as many node pools, each with {about}; {there}."
+    if len(complete) < spec.slices:
+        there = f"{'there is' if len(complete) == 1 else 'there are'} {len(complete)}: {some(complete)}"
+        message = f"{count(spec.slices, 'slice')} of {instance} need as many node pools, each with {needed}; {there}."
         message += f" Workers cannot run in {unfit}." if unfit else ""
-        hint = f"Ask for --slices {len(whole)}, or for more nodes. {more}"
+        hint = f"Ask for --slices {len(complete)}, or for more nodes. {more}"
         return Finding("node pools", Level.FAIL, message, hint)
-    pool_of = {node: name for name in whole for node in usable[name]}
+    pool_of = {node: name for name in complete for node in usable[name]}
     taken = {
         pool_of[node]: str(pod["metadata"]["labels"][names.JOBSET_NAME_LABEL])
         for pod in await _running(client, spec, names.JOBSET_NAME_LABEL)
         if (node := str((pod.get("spec") or {}).get("nodeName") or "")) in pool_of
     }
-    free = len(whole) - len(taken)
+    free = len(complete) - len(taken)
     if free < spec.slices:
         used = some([f"{name} by {service}" for name, service in taken.items()])
-        message = f"Only {free} of {len(whole)} node pools for {instance} are free: {used}."
+        message = f"Only {free} of {len(complete)} node pools for {instance} are free: {used}."
         hint = (
             "The other slices start when those services end, or when there are more node pools; with --no-wait this "
             "command does not wait for that."
@@ -190,23 +190,23 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
         if _is_embedded(pools):
             hint += f" Add them to the embedded cluster: {_with_spare(spec)}"
         return Finding("node pools", Level.WARN, message, hint)
-    return Finding("node pools", Level.OK, f"{free} free for {instance}: {some(whole)}")
+    return Finding("node pools", Level.OK, f"{free} free for {instance}: {some(complete)}")
 
 
-async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[str, _Pool]) -> Finding:
+async def _head(client: Client, spec: ServiceSpec, chosen: str, pools: Mapping[str, _Pool]) -> Finding:
     """Check for a node for the head: Pathways' own tools make heads that JobSet places on a node of their own."""
-    if wanted not in pools or not pools[wanted].nodes:
+    if chosen not in pools or not pools[chosen].nodes:
         others = [name for name, pool in pools.items() if name and not pool.accelerator and pool.nodes]
         hint = "Create one: gcloud container node-pools create POOL --machine-type=n2-standard-64 --num-nodes=1."
         if others:
             hint = f"Choose --head-pool {others[0]} (there: {some(others)})."
         elif _is_embedded(pools):
             hint = "The embedded cluster's nodes for it are not ready: kubectl get nodes shows them."
-        return Finding("head", Level.FAIL, f"There is no node pool {wanted} for the resource manager.", hint)
-    problems = {name: _misfit(node, spec.head, "head") for name, node in pools[wanted].nodes.items()}
+        return Finding("head", Level.FAIL, f"There is no node pool {chosen} for the resource manager.", hint)
+    problems = {name: _misfit(node, spec.head, "head") for name, node in pools[chosen].nodes.items()}
     if all(problems.values()):
         name, problem = next(iter(problems.items()))
-        message = f"The resource manager cannot run on node {name} of node pool {wanted}: {problem}."
+        message = f"The resource manager cannot run on node {name} of node pool {chosen}: {problem}."
         return Finding("head", Level.FAIL, message, "Change --head-pool, --head-node-selector or --head-tolerations.")
     nodes = {name for name, problem in problems.items() if not problem}
     # Also those of other namespaces, where they may be seen: exclusive placement is for the whole cluster.
@@ -215,7 +215,7 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
     taken = {str((pod.get("spec") or {}).get("nodeName")) for pod in exclusive} & nodes
     if taken == nodes:
         more = (
-            f"Add a node: gcloud container clusters resize CLUSTER --node-pool={wanted} --num-nodes={len(nodes) + 1}. "
+            f"Add a node: gcloud container clusters resize CLUSTER --node-pool={chosen} --num-nodes={len(nodes) + 1}. "
             "If the pool grows by itself, add --skip-checks."
         )
         if _is_embedded(pools):
@@ -224,11 +224,11 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
                 f"another one to the embedded cluster: {_with_spare(spec)}"
             )
         message = (
-            f"Each of the {count(len(nodes), 'node')} of node pool {wanted} runs the head of another service or job, "
+            f"Each of the {count(len(nodes), 'node')} of node pool {chosen} runs the head of another service or job, "
             f"whose annotation {EXCLUSIVE} keeps every other head away."
         )
         return Finding("head", Level.FAIL, message, more)
-    return Finding("head", Level.OK, f"node pool {wanted} has {count(len(nodes - taken), 'free node')}")
+    return Finding("head", Level.OK, f"node pool {chosen} has {count(len(nodes - taken), 'free node')}")
 
 
 def _head_anywhere(spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:

@@ -167,9 +167,9 @@ async def run(
       ClusterError: The server could not be reached.
     """
     failed = []
-    async for found in deploychecks.findings(client, spec):
-        yield found
-        failed += [found] if found.level is Level.FAIL else []
+    async for finding in deploychecks.findings(client, spec):
+        yield finding
+        failed += [finding] if finding.level is Level.FAIL else []
     if failed and not skip_checks:
         which = ", ".join(each.name for each in failed)
         raise ServiceError(
@@ -192,12 +192,12 @@ async def find_to_delete(client: Client, namespace: str, name: str) -> tuple[Ser
     Raises:
       ServiceError: There is no such service.
     """
-    ((found, model),) = await status.fetch_with_services(client, namespace, name, logs=False)
-    about = f"{count(found.slices, 'slice')} of {found.instance_type}" if found.instance_type else "a service"
+    ((service, model),) = await status.fetch_with_services(client, namespace, name, logs=False)
+    what = f"{count(service.slices, 'slice')} of {service.instance_type}" if service.instance_type else "a service"
     users = [str(each) for each in model.holders]
     used = f" {', '.join(users)} {'uses' if len(users) == 1 else 'use'} it, and would lose it." if users else ""
-    where = f"in namespace {found.namespace} of {client.cluster.name}"
-    return found, model, f"{found.name} ({about}) {where}.{used} Delete it?"
+    where = f"in namespace {service.namespace} of {client.cluster.name}"
+    return service, model, f"{service.name} ({what}) {where}.{used} Delete it?"
 
 
 async def remove(client: Client, service: ServiceInfo) -> None:

@@ -41,8 +41,8 @@ def derive(
         is not computed again.
     """
     read = placements or {}
-    found = (_holder(service, job, pods, read, reclaimable or {}) for job in jobs)
-    holders = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.since, each.job)))
+    known = (_holder(service, job, pods, read, reclaimable or {}) for job in jobs)
+    holders = tuple(sorted((each for each in known if each is not None), key=lambda each: (each.since, each.job)))
     placed = [(holder, read[holder.pod]) for holder in holders if holder.pod in read]
     lost = {job: (holder, False) for holder, placement in placed for job in placement.lost.values()}
     # A slice that another proxy has got meanwhile is lost no more.
@@ -78,12 +78,12 @@ def outline(service: ServiceInfo, jobs: Iterable[Object]) -> Service:
         for job in listed
     }
     empty = derive(replace(service, slices=0), pods=PodIndex(), jobs=listed)
-    wanted = service.hosts_per_slice
-    hosts = {state: tuple(SliceHost(host, state) for host in range(wanted)) for state in (State.READY, State.STARTING)}
+    number = service.hosts_per_slice
+    hosts = {state: tuple(SliceHost(host, state) for host in range(number)) for state in (State.READY, State.STARTING)}
     slices = []
     for index in range(service.slices):
         worker_job = _worker_job(service, index)
-        state = State.READY if ready.get(worker_job, 0) >= wanted else State.STARTING
+        state = State.READY if ready.get(worker_job, 0) >= number else State.STARTING
         slices.append(Slice(index, state, hosts[state], worker_job))
     return replace(
         empty,

@@ -84,22 +84,22 @@ async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ..
     return of_jobsets(listing.items)
 
 
-async def find(client: Client, namespace: str, wanted: str = "", *, instances: Collection[str] = ()) -> ServiceInfo:
+async def find(client: Client, namespace: str, name: str = "", *, instances: Collection[str] = ()) -> ServiceInfo:
     """Find a service.
 
     Args:
-      wanted: Its name, its address (``host:port``), or empty for the only service.
-      instances: The instance types that it is wanted for; without `wanted`, the only service of that type is found.
+      name: Its name, its address (``host:port``), or empty for the only service.
+      instances: The instance types that it is wanted for; without `name`, the only service of that type is found.
 
     Raises:
       ServiceError: There is no such service, or there are several to choose from; the hint names them.
       ApiError: Reading JobSets is forbidden.
       ClusterError: The server could not be reached.
     """
-    found = await candidates(client, namespace, wanted, instances=instances)
-    if len(found) == 1:
-        return found[0]
-    within, listed = names.service_of(wanted)[1] or namespace, ", ".join(each.name for each in found)
+    services = await candidates(client, namespace, name, instances=instances)
+    if len(services) == 1:
+        return services[0]
+    within, listed = names.service_of(name)[1] or namespace, ", ".join(each.name for each in services)
     if instances:
         raise ServiceError(
             f"There are several Pathways services in namespace {within} with slices of {', '.join(sorted(instances))}.",
@@ -109,22 +109,22 @@ async def find(client: Client, namespace: str, wanted: str = "", *, instances: C
 
 
 async def candidates(
-    client: Client, namespace: str, wanted: str = "", *, instances: Collection[str] = ()
+    client: Client, namespace: str, named: str = "", *, instances: Collection[str] = ()
 ) -> tuple[ServiceInfo, ...]:
     """Return the services among which :func:`find` needs a name, or an instance type, to choose; usually one.
 
     Raises as :func:`find` does where there is none.
     """
-    name, within = names.service_of(wanted)
+    name, within = names.service_of(named)
     searched = within or namespace
     if name:
         # Reading one object is faster than listing all, and may be allowed where listing is not.
-        found = await objects.find(client, JOBSETS, name, namespace=searched)
-        described = describe(found) if found is not None else None
-        if described is not None and (wanted == described.name or same_address(wanted, described.address)):
+        jobset = await objects.find(client, JOBSETS, name, namespace=searched)
+        described = describe(jobset) if jobset is not None else None
+        if described is not None and (named == described.name or same_address(named, described.address)):
             return (described,)
     services = await list_services(client, searched)
-    exact = [each for each in services if wanted in {"", each.name, each.address}]
+    exact = [each for each in services if named in {"", each.name, each.address}]
     if len(exact) == 1:
         return (exact[0],)
     if not services:
@@ -132,10 +132,10 @@ async def candidates(
             f"There is no Pathways service in namespace {searched}.",
             hint=advice("Check {namespace} and {context}, or ask your cluster administrator to start a service."),
         )
-    if wanted:
+    if named:
         listed = ", ".join(each.name for each in services)
         raise ServiceError(
-            f"There is no Pathways service {wanted} in namespace {searched}.", hint=f"Services there: {listed}."
+            f"There is no Pathways service {named} in namespace {searched}.", hint=f"Services there: {listed}."
         )
     # A service that does not say its type may have any.
     fitting = [each for each in services if not each.instance_type or set(instances) <= {each.instance_type}]
@@ -180,25 +180,25 @@ def of_jobsets(jobsets: Sequence[Object]) -> tuple[ServiceInfo, ...]:
     return tuple(sorted((each for each in described if each is not None), key=lambda each: (each.namespace, each.name)))
 
 
-def describe(found: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
+def describe(jobset: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
     """Return the service that a JobSet describes; None when it is not a service, or one that cannot be.
 
     Args:
       own: Also describe the resource manager and workers that one workload has for itself, such as a job.
     """
     try:
-        return read(found, own=own)
+        return read(jobset, own=own)
     except Unreadable:
         return None
 
 
-def read(found: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
+def read(jobset: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
     """Like :func:`describe`.
 
     Raises:
       Unreadable: Its numbers cannot be those of a service.
     """
-    jobs = {str(job.get("name")): job for job in (found.get("spec") or {}).get("replicatedJobs") or ()}
+    jobs = {str(job.get("name")): job for job in (jobset.get("spec") or {}).get("replicatedJobs") or ()}
     worker_job = next((name for name in names.WORKER_JOBS if name in jobs), "")
     head = _containers(jobs.get(names.HEAD_JOB, {}))
     manager = head.get(names.RESOURCE_MANAGER_CONTAINER)
@@ -212,17 +212,17 @@ def read(found: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
     hosts = untrusted.count(_job_spec(jobs[worker_job]).get("parallelism") or 1, MOST_HOSTS)
     if slices is None or hosts is None or slices * hosts > MOST_HOSTS:
         raise Unreadable("it asks for more slices or hosts than any cluster has")
-    ended, over = "", objects.true_condition(found, "Failed", "Completed")
+    ended, over = "", objects.true_condition(jobset, "Failed", "Completed")
     if over is not None:
         # It failed too often, or its head succeeded.
         message = untrusted.text(over.get("message") or over.get("reason")).rstrip(".")
         state = "failed for good" if over["type"] == "Failed" else "completed"
         ended = f"its JobSet has {state}{f' ({message})' if message else ''}"
-    name = str(found["metadata"]["name"])
+    name = str(jobset["metadata"]["name"])
     port = untrusted.count(said.get("server_port"), 65535) or names.RESOURCE_MANAGER_PORT
     return ServiceInfo(
         name=name,
-        namespace=str(found["metadata"].get("namespace") or ""),
+        namespace=str(jobset["metadata"].get("namespace") or ""),
         address=f"{service_jobset.head_host(name)}:{port}",
         instance_type=tpu.canonical(untrusted.text(said.get("instance_type"), longest=64)),
         slices=slices,
@@ -230,23 +230,23 @@ def read(found: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
         image=untrusted.text(worker.get("image") or manager.get("image")),
         sidecar_image=untrusted.text((workers.get(names.SIDECAR_CONTAINER) or {}).get("image")),
         worker_job=worker_job,
-        started=objects.true_condition(found, "StartupPolicyCompleted") is not None,
+        started=objects.true_condition(jobset, "StartupPolicyCompleted") is not None,
         ended=ended,
-        embedded=untrusted.label(found, names.EMBEDDED_LABEL),
-        created=objects.created(found),
-        queue=queues.queue_of(found),
-        suspend_after=untrusted.suspend_after(found),
+        embedded=untrusted.label(jobset, names.EMBEDDED_LABEL),
+        created=objects.created(jobset),
+        queue=queues.queue_of(jobset),
+        suspend_after=untrusted.suspend_after(jobset),
     )
 
 
 def flags(container: Mapping[str, Any]) -> dict[str, str]:
     """Return a container's arguments of the form ``--name=value``, by name."""
-    found = {}
+    by_name = {}
     for argument in container.get("args") or ():
         name, separator, value = str(argument).partition("=")
         if separator and name.startswith("--"):
-            found[name[2:]] = value
-    return found
+            by_name[name[2:]] = value
+    return by_name
 
 
 def same_address(one: str, other: str) -> bool:

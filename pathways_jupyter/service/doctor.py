@@ -64,13 +64,13 @@ async def examine(
       further: Permissions to check besides :data:`NEEDS`.
       uploads: How fast sessions of this machine sent data lately, in words, by the API server's URL.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     here = [_left(leftovers)] if leftovers else []
     try:
         cluster = await asyncio.to_thread(auth.of_config, config)
     except PathwaysError as error:
         return (failed("cluster", error), *here)
-    found.append(Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}"))
+    findings.append(Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}"))
     namespace = config.namespace or cluster.namespace
     needs = (*NEEDS, *further, *(permissions.QUEUE_NEEDS if config.queue else ()))
     async with _ReadOnce(cluster, patience=0) as client:
@@ -92,14 +92,14 @@ async def examine(
             ),
         )
     for finding in (reached, accepted):
-        found.append(finding)
+        findings.append(finding)
         # Without an answer, or with refused credentials, everything else has failed too.
         if finding.level is Level.FAIL:
-            return (*found, *here)
+            return (*findings, *here)
     if has_jobsets.level is Level.FAIL:
         # There is no service either.
         served = []
-    return (*found, has_jobsets, *permitted, *served, *(each for kind in others for each in kind), left)
+    return (*findings, has_jobsets, *permitted, *served, *(each for kind in others for each in kind), left)
 
 
 class _ReadOnce(Client):
@@ -130,8 +130,8 @@ async def _reach(client: Client, upload: str) -> Finding:
         await client.request("GET", "/version")
     # The rate is not probed: what could be sent in a moment would show how slowly TCP begins.
     kubernetes = f"Kubernetes {version.get('gitVersion', 'of unknown version')}"
-    about = filter(None, (kubernetes, upload, _outlook(boot_seconds() - sent)))
-    return Finding("reachable", Level.OK, ", ".join(about))
+    parts = filter(None, (kubernetes, upload, _outlook(boot_seconds() - sent)))
+    return Finding("reachable", Level.OK, ", ".join(parts))
 
 
 def _outlook(seconds: float) -> str:
@@ -164,21 +164,21 @@ async def _service(client: Client, namespace: str, config: ConnectConfig, here: 
     """Check the service that connecting would choose; where its type will decide, all that it may choose."""
 
     async def find() -> tuple[ServiceInfo, ...]:
-        if not (wanted := config.instances):
+        if not (instances := config.instances):
             return await discovery.candidates(client, namespace, config.service)
-        service = await discovery.find(client, namespace, config.service, instances=wanted)
-        discovery.check(service, wanted)
+        service = await discovery.find(client, namespace, config.service, instances=instances)
+        discovery.check(service, instances)
         return (service,)
 
     try:
         pairs = await status.derive_services(client, names.service_of(config.service)[1] or namespace, find())
     except PathwaysError as error:
         return [failed("service", error)]
-    services, found = [each for each, _ in pairs], [_one_service(*each, config, here) for each in pairs]
-    if len(found) == 1:
-        return found[0]
-    works = [all(finding.level is not Level.FAIL for finding in each) for each in found]
-    chosen = [finding for each in found for finding in each]
+    services, findings = [each for each, _ in pairs], [_one_service(*each, config, here) for each in pairs]
+    if len(findings) == 1:
+        return findings[0]
+    works = [all(finding.level is not Level.FAIL for finding in each) for each in findings]
+    chosen = [finding for each in findings for finding in each]
     if any(works):
         # A notebook can connect to another one.
         chosen = [replace(each, level=Level.WARN) if each.level is Level.FAIL else each for each in chosen]
@@ -248,8 +248,8 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
             "sidecar", Level.OK, f"none, which only %%colocated needs{': ' if none else ''}{none.rstrip('.')}"
         )
         return
-    found = _compare("sidecar", service.sidecar_image, here, "the colocated Python sidecar")
-    yield replace(found, hint=f"{found.hint} {none}".strip()) if found.level is not Level.OK else found
+    finding = _compare("sidecar", service.sidecar_image, here, "the colocated Python sidecar")
+    yield replace(finding, hint=f"{finding.hint} {none}".strip()) if finding.level is not Level.OK else finding
 
 
 def _compare(name: str, image: str, here: Versions, what: str) -> Finding:
@@ -288,11 +288,11 @@ async def _unreadable(client: Client, namespace: str) -> list[Finding]:
         listed = await asyncio.gather(*(objects.list_(client, each, namespace=namespace) for each in kinds))
     except PathwaysError:
         return []
-    found = [(each, said) for kind in listed for each in kind.items if (said := unreadable.values_of(each))]
-    if not found:
+    refused = [(each, said) for kind in listed for each in kind.items if (said := unreadable.values_of(each))]
+    if not refused:
         return []
-    named = some([f"{unreadable.name_of(each)} ({', '.join(said)})" for each, said in found])
-    message = f"{count(len(found), 'object')} cannot be read in full: {named}."
+    named = some([f"{unreadable.name_of(each)} ({', '.join(said)})" for each, said in refused])
+    message = f"{count(len(refused), 'object')} cannot be read in full: {named}."
     hint = "Ask their users why, or delete them with kubectl; what cannot be read is left out elsewhere."
     return [Finding("objects", Level.WARN, message, hint)]
 
@@ -322,12 +322,12 @@ async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Fin
     except PathwaysError as error:
         return _left(here) if here else Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
     shown = {each.job: f"proxy {each.job} of {each.user or 'an unknown user'} ({each.reason})" for each in stale}
-    if found := [*here, *(shown[each.job] for each in stale if not each.kept)]:
-        return _left(found)
+    if names_left := [*here, *(shown[each.job] for each in stale if not each.kept)]:
+        return _left(names_left)
     reclaimable = "; ".join(shown[each.job] for each in stale if each.kept)
     none = f"none on this machine, none in namespace {namespace}"
     return Finding("leftovers", Level.OK, f"{none}; {reclaimable}" if reclaimable else none)
 
 
-def _left(found: Sequence[str]) -> Finding:
-    return Finding("leftovers", Level.WARN, f"{len(found)} left: {'; '.join(found)}.", "Run pathways-jupyter clean.")
+def _left(left: Sequence[str]) -> Finding:
+    return Finding("leftovers", Level.WARN, f"{len(left)} left: {'; '.join(left)}.", "Run pathways-jupyter clean.")

@@ -59,15 +59,15 @@ class Versions:
 
 def of_image(image: str) -> Versions:
     """Read tags such as ``jax-0.10.2`` and ``20260423-python_3.12-jax_0.10.0``."""
-    found = _COMPONENT.finditer(Image.parse(image).tag)
-    return Versions(**{match["name"]: match["version"] for match in found})
+    matches = _COMPONENT.finditer(Image.parse(image).tag)
+    return Versions(**{match["name"]: match["version"] for match in matches})
 
 
-def differences(wanted: Versions, found: Versions) -> tuple[str, ...]:
+def differences(expected: Versions, actual: Versions) -> tuple[str, ...]:
     """Return the components with known and different versions, each as ``jax 0.10.2 here, 0.9.0 there``."""
     different = []
     for name in ("python", "jax", "jaxlib"):
-        here, there = getattr(wanted, name), getattr(found, name)
+        here, there = getattr(expected, name), getattr(actual, name)
         if here and there and not agree(here, there):
             different.append(f"{name} {here} here, {there} there")
     return tuple(different)

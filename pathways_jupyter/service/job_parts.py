@@ -46,8 +46,8 @@ class JobParts:
     @property
     def uids(self) -> frozenset[str]:
         """The uids of all of them."""
-        found = (self.manifest, *([self.jobset] if self.jobset else []), *self.jobs, *self.pods)
-        return frozenset(_uid(each) for each in found)
+        all_objects = (self.manifest, *([self.jobset] if self.jobset else []), *self.jobs, *self.pods)
+        return frozenset(_uid(each) for each in all_objects)
 
     @property
     def lacks_jobs(self) -> bool:
@@ -60,19 +60,19 @@ class JobParts:
         """The uids of those that lack parts which they should make, and when each made its last part; 0 for none."""
         if self.jobset is None:
             return {_uid(self.manifest): 0.0}
-        found = {_uid(self.jobset): max(map(objects.created, self.jobs), default=0.0)} if self.lacks_jobs else {}
+        missing = {_uid(self.jobset): max(map(objects.created, self.jobs), default=0.0)} if self.lacks_jobs else {}
         for job in self.jobs:
             status, own = job.get("status") or {}, [each for each in self.pods if _owner(each) == _uid(job)]
             there = int(status.get("active") or 0) + int(status.get("succeeded") or 0)
             if there < int(job["spec"].get("parallelism", 1)) and not job["spec"].get("suspend"):
-                found[_uid(job)] = max(map(objects.created, own), default=0.0)
-        return found
+                missing[_uid(job)] = max(map(objects.created, own), default=0.0)
+        return missing
 
-    def locate(self, wanted: str, which: str = "") -> tuple[str, str]:
+    def locate(self, named: str, which: str = "") -> tuple[str, str]:
         """Return the pod and the container that are meant.
 
         Args:
-          wanted: The name of a container of the head or the workers, or else one of :data:`PROGRAMS`.
+          named: The name of a container of the head or the workers, or else one of :data:`PROGRAMS`.
           which: Slice and host of the worker, ``SLICE-HOST``; default: the first.
 
         Raises:
@@ -88,8 +88,8 @@ class JobParts:
             elif part is not None:
                 workers[f"{part.job_index}-{part.host}"] = here
         on_workers = list(dict.fromkeys(each for worker in sorted(workers) for each in workers[worker]))
-        is_a_container = wanted in heads or wanted in on_workers
-        container = wanted if is_a_container else PROGRAMS.get(wanted, wanted)
+        is_a_container = named in heads or named in on_workers
+        container = named if is_a_container else PROGRAMS.get(named, named)
         if not container:
             # The job's own program.
             if job_info(self.manifest).headless:
@@ -100,14 +100,12 @@ class JobParts:
         worker = which if "-" in which else f"{which or 0}-0"
         if container in workers.get(worker, ()):
             return workers[worker][container], container
-        if wanted in PROGRAMS or container in on_workers or not self.pods:
+        if named in PROGRAMS or container in on_workers or not self.pods:
             raise ServiceError(
-                f"Job {name} has no pod of its {' '.join(filter(None, (wanted, which)))} now.",
+                f"Job {name} has no pod of its {' '.join(filter(None, (named, which)))} now.",
                 hint=advice("{job_show:{name}} says why.", name=name),
             )
-        raise ServiceError(
-            f"Job {name} has no container {wanted}.", hint=f"It has: {', '.join([*heads, *on_workers])}."
-        )
+        raise ServiceError(f"Job {name} has no container {named}.", hint=f"It has: {', '.join([*heads, *on_workers])}.")
 
 
 async def fetch(client: Client, manifest: Object, jobset: Object | None) -> JobParts:

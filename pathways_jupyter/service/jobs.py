@@ -81,13 +81,13 @@ async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
 
     jobs, jobsets = await asyncio.gather(listed(PATHWAYS_JOBS), listed(JOBSETS))
     by_name = {each["metadata"]["name"]: each for each in jobsets}
-    found = []
+    infos = []
     for each in jobs:
         jobset = by_name.get(each["metadata"]["name"])
-        found.append(job_info(each, jobset if jobset is not None and job_parts.is_own(each, jobset) else None))
-    mine = {each.name for each in found}
-    found += [job_info(each) for each in jobsets if is_job(each) and each["metadata"]["name"] not in mine]
-    known = (replace(each, clock_ahead=client.clock_ahead) for each in found)
+        infos.append(job_info(each, jobset if jobset is not None and job_parts.is_own(each, jobset) else None))
+    mine = {each.name for each in infos}
+    infos += [job_info(each) for each in jobsets if is_job(each) and each["metadata"]["name"] not in mine]
+    known = (replace(each, clock_ahead=client.clock_ahead) for each in infos)
     return tuple(sorted(known, key=lambda each: (-each.created, each.name)))
 
 
@@ -120,13 +120,13 @@ async def details(client: Client, name: str, *, namespace: str, events: bool = T
     if not events and parts.lacking:
         seen, _ = await _events(client, namespace, fields=_WARNINGS)
     uids = parts.uids
-    found = [(event_info(each), each) for each in seen if (each.get("involvedObject") or {}).get("uid") in uids]
+    with_objects = [(event_info(each), each) for each in seen if (each.get("involvedObject") or {}).get("uid") in uids]
     # Many have whole seconds; within one, the order is that in which the API server received them.
-    found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
+    with_objects.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
     manifest = parts.manifest
     info, waits = job_info(manifest, parts.jobset), ""
     if info.state in {conditions.PENDING, conditions.RUNNING}:
-        waits = description.stuck(parts.pods) or description.refused([each for _, each in found], parts.lacking)
+        waits = description.stuck(parts.pods) or description.refused([each for _, each in with_objects], parts.lacking)
         if not waits and parts.lacks_jobs:
             waits = description.unready(parts.pods)
         info = replace(info, reason=waits or info.reason)
@@ -139,7 +139,7 @@ async def details(client: Client, name: str, *, namespace: str, events: bool = T
         replace(info, clock_ahead=client.clock_ahead),
         tuple((manifest.get("status") or {}).get("conditions") or ()),
         tuple(sorted((pod_info(each) for each in parts.pods), key=lambda each: each.role)),
-        tuple(event for event, _ in found[-_SHOWN_EVENTS:]) if events else (),
+        tuple(event for event, _ in with_objects[-_SHOWN_EVENTS:]) if events else (),
         waits,
         unread=unread,
     )
@@ -169,8 +169,8 @@ async def _failure(client: Client, info: JobInfo, parts: JobParts) -> str:
         # Without the log, the exit code is the reason.
         with contextlib.suppress(ClusterError):
             pod, container = failed.pod, failed.container
-            found = pods.logs(client, pod, namespace=info.namespace, container=container, tail=_TRACEBACK_LINES)
-            lines = [line async for line in found]
+            stream = pods.logs(client, pod, namespace=info.namespace, container=container, tail=_TRACEBACK_LINES)
+            lines = [line async for line in stream]
     return failed.reason(lines)
 
 
@@ -186,30 +186,30 @@ async def follow(client: Client, name: str, *, namespace: str, events: bool = Tr
       ServiceError: There is none of that name, or it was deleted meanwhile.
       ClusterError: The cluster could not be reached at the start, or watching is forbidden.
     """
-    found = await details(client, name, namespace=namespace, events=events)
-    kind = PATHWAYS_JOBS if found.job.kind == definition.KIND else JOBSETS
+    now = await details(client, name, namespace=namespace, events=events)
+    kind = PATHWAYS_JOBS if now.job.kind == definition.KIND else JOBSETS
     watches = {
         kind: watch(client, kind, namespace=namespace, name=name),
         PODS: watch(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={name}"),
         EVENTS: _warnings(client, name, namespace),
     }
-    if found.job.queue:
+    if now.job.queue:
         watches[queues.WORKLOADS] = _workload(client, name, namespace)
     async with WatchGroup(watches) as changes:
         while True:
-            yield found
-            if found.job.state in conditions.FINAL and all(pod.state in _ENDED_PODS for pod in found.pods):
+            yield now
+            if now.job.state in conditions.FINAL and all(pod.state in _ENDED_PODS for pod in now.pods):
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
             # A job that could not be read need not change once it can.
-            await changes.batch(_AGAIN_SECONDS if found.outdated else None)
+            await changes.batch(_AGAIN_SECONDS if now.outdated else None)
             asked = time.time()
             try:
-                found = await details(client, name, namespace=namespace, events=events)
+                now = await details(client, name, namespace=namespace, events=events)
             except ServiceError as error:
                 raise ServiceError(f"Job {name} was deleted.") from error
             except (ConnectionLost, Unreachable) as error:
-                found = replace(found, outdated=found.outdated or f"As it was at {clock(asked)}. {error}")
+                now = replace(now, outdated=now.outdated or f"As it was at {clock(asked)}. {error}")
 
 
 async def _warnings(client: Client, name: str, namespace: str) -> AsyncGenerator[Change, None]:
@@ -220,8 +220,8 @@ async def _warnings(client: Client, name: str, namespace: str) -> AsyncGenerator
     warnings = if_allowed(watch(client, EVENTS, namespace=namespace, fields=_WARNINGS))
     async with contextlib.aclosing(warnings):
         async for each in warnings:
-            about = str((each.object.get("involvedObject") or {}).get("name"))
-            if f"{about}-".startswith(f"{name}-"):
+            regarded = str((each.object.get("involvedObject") or {}).get("name"))
+            if f"{regarded}-".startswith(f"{name}-"):
                 yield each
 
 
@@ -243,8 +243,8 @@ async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGener
       ServiceError: There is none, or it was deleted.
     """
     before: tuple[str, int, str] | None = None
-    async with contextlib.aclosing(follow(client, name, namespace=namespace, events=False)) as found:
-        async for each in found:
+    async with contextlib.aclosing(follow(client, name, namespace=namespace, events=False)) as changes:
+        async for each in changes:
             now = each.job.state, each.job.restarts, each.waits
             if now != before:
                 before = now
@@ -303,8 +303,8 @@ async def log(
         if error.status != 400:
             raise
         # The container has no log yet. Where one before it has failed, that is why.
-        found = await objects.find(client, PODS, pod, namespace=namespace)
-        first, why = podstate.failed_before(found, container)
+        pod_object = await objects.find(client, PODS, pod, namespace=namespace)
+        first, why = podstate.failed_before(pod_object, container)
         if not first:
             raise
         raise ServiceError(
@@ -345,20 +345,20 @@ async def delete(client: Client, name: str, *, namespace: str) -> bool:
     """Delete a job and everything in it; False if there was none."""
     for resource in (PATHWAYS_JOBS, JOBSETS):
         try:
-            found = await objects.find(client, resource, name, namespace=namespace)
+            present = await objects.find(client, resource, name, namespace=namespace)
         except ApiError as error:
             if error.status != 404:
                 raise
             continue
-        if found is not None and is_job(found):
-            return await objects.delete(client, resource, name, namespace=namespace, uid=found["metadata"]["uid"])
+        if present is not None and is_job(present):
+            return await objects.delete(client, resource, name, namespace=namespace, uid=present["metadata"]["uid"])
     return False
 
 
 async def _until_made(client: Client, manifest: Object) -> Object:
     """Return the JobSet of a job as soon as there is one; that of an earlier job of its name may still be ending."""
-    about = manifest["metadata"]
-    async with contextlib.aclosing(watch(client, JOBSETS, namespace=about["namespace"], name=about["name"])) as changes:
+    meta = manifest["metadata"]
+    async with contextlib.aclosing(watch(client, JOBSETS, namespace=meta["namespace"], name=meta["name"])) as changes:
         async for change in changes:
             if change.type in {ChangeType.ADDED, ChangeType.MODIFIED} and job_parts.is_own(manifest, change.object):
                 return change.object
@@ -368,8 +368,8 @@ async def _until_made(client: Client, manifest: Object) -> Object:
 async def _get(client: Client, name: str, namespace: str) -> tuple[Object, Object | None]:
     """Return a job, and the JobSet of its name."""
     kinds = (PATHWAYS_JOBS, JOBSETS)
-    found = await asyncio.gather(*(objects.find(client, each, name, namespace=namespace) for each in kinds))
-    for each in found:
+    both = await asyncio.gather(*(objects.find(client, each, name, namespace=namespace) for each in kinds))
+    for each in both:
         if each is not None and is_job(each):
-            return each, found[1]
+            return each, both[1]
     raise ServiceError(f"There is no job {name} in namespace {namespace}.", hint=advice("{job_list} shows them."))

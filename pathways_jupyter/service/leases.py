@@ -175,8 +175,8 @@ def reclaimable(leases: Iterable[Object], now: float) -> dict[str, Reclaimable]:
 
 def owners(lease: Object) -> tuple[str, ...]:
     """Return the uids of the proxies that `lease` is of: of its name, because its author may name any owner."""
-    found = lease["metadata"].get("ownerReferences") or ()
-    return tuple(str(each.get("uid")) for each in found if each.get("name") == lease["metadata"].get("name"))
+    references = lease["metadata"].get("ownerReferences") or ()
+    return tuple(str(each.get("uid")) for each in references if each.get("name") == lease["metadata"].get("name"))
 
 
 async def fetch_reclaimable(client: Client, namespace: str) -> dict[str, Reclaimable]:
@@ -188,8 +188,8 @@ async def fetch_reclaimable(client: Client, namespace: str) -> dict[str, Reclaim
     Raises:
       ClusterError: The server could not be reached.
     """
-    found = await objects.list_if_allowed(client, LEASES, namespace=namespace, labels=names.SESSIONS)
-    return reclaimable(found, client.now())
+    listed = await objects.list_if_allowed(client, LEASES, namespace=namespace, labels=names.SESSIONS)
+    return reclaimable(listed, client.now())
 
 
 def is_stale(lease: Object, now: float) -> bool:
@@ -226,9 +226,9 @@ class LeaseWatch:
 
     def follow(self, jobs: Iterable[Object]) -> None:
         """Follow the proxies with a relay among `jobs` from now on, and no others."""
-        found = frozenset(str(job["metadata"].get("uid")) for job in jobs if untrusted.keep_seconds(job))
-        if found != self._jobs:
-            self._jobs = found
+        uids = frozenset(str(job["metadata"].get("uid")) for job in jobs if untrusted.keep_seconds(job))
+        if uids != self._jobs:
+            self._jobs = uids
             self._jobs_changed.set()
 
     async def run(self, client: Client, namespace: str) -> None:
@@ -251,11 +251,11 @@ class LeaseWatch:
 
     async def _list(self, client: Client, namespace: str) -> float:
         """List the Leases; return the time until the next look, in seconds."""
-        found = (await objects.list_(client, LEASES, namespace=namespace, labels=names.SESSIONS)).items
+        listed = (await objects.list_(client, LEASES, namespace=namespace, labels=names.SESSIONS)).items
         now, ends = client.now(), dict[str, float]()
-        for lease in found:
+        for lease in listed:
             ends |= dict.fromkeys(owners(lease), end(lease, now))
-        silent = {uid: each for uid, each in reclaimable(found, now).items() if uid in self._jobs}
+        silent = {uid: each for uid, each in reclaimable(listed, now).items() if uid in self._jobs}
         until = [ends[uid] - now for uid in self._jobs if uid in ends and uid not in silent]
         if silent != self.reclaimable or len(until) == len(self._jobs):
             self._again.reset()

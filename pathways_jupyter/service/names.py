@@ -157,14 +157,14 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
-def service_of(wanted: str) -> tuple[str, str]:
-    """Return a service's name from `wanted` (its name or its address), and the namespace if the address has one.
+def service_of(service: str) -> tuple[str, str]:
+    """Return a service's name from `service` (its name or its address), and the namespace if the address has one.
 
     The name is empty for an address that is not a service's.
     """
-    if ":" not in wanted:
-        return wanted, ""
-    host = wanted.rpartition(":")[0]
+    if ":" not in service:
+        return service, ""
+    host = service.rpartition(":")[0]
     first, *rest = host.split(".")
     name, separator, _ = first.partition(f"-{HEAD_JOB}")
     # <pod>.<jobset>.<namespace>.svc...

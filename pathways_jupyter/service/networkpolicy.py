@@ -113,8 +113,8 @@ def _is_anyone(source: Mapping[str, Any]) -> bool:
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Return whether a label selector matches these labels; an empty one matches everything."""
-    wanted: Mapping[str, str] = selector.get("matchLabels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
+    selected: Mapping[str, str] = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in selected.items()):
         return False
     for each in selector.get("matchExpressions") or ():
         key, values = each.get("key"), each.get("values") or ()

@@ -90,15 +90,15 @@ def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
     status = pod.get("status") or {}
     if status.get("phase") in {"Succeeded", "Failed"}:
         return "", ""
-    found = [state["waiting"] for _, state in container_states(pod) if state.get("waiting")]
+    reasons = [state["waiting"] for _, state in container_states(pod) if state.get("waiting")]
     # An init container that cannot start keeps the others waiting, so the reason to act on is not always the first.
-    found.sort(key=lambda each: each.get("reason") not in FATAL_REASONS)
+    reasons.sort(key=lambda each: each.get("reason") not in FATAL_REASONS)
     for each in status.get("conditions") or ():
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            found.insert(0, {"reason": UNSCHEDULABLE, **each, "message": no_node(each)})
-    if not found:
+            reasons.insert(0, {"reason": UNSCHEDULABLE, **each, "message": no_node(each)})
+    if not reasons:
         return "", ""
-    return untrusted.text(found[0].get("reason")), untrusted.text(found[0].get("message"))
+    return untrusted.text(reasons[0].get("reason")), untrusted.text(reasons[0].get("message"))
 
 
 def no_node(scheduled: Mapping[str, Any]) -> str:

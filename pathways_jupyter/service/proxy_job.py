@@ -147,7 +147,7 @@ class ProxySpec:
 
 def job(spec: ProxySpec) -> Object:
     """Return the Job of `spec`."""
-    about = labels(spec)
+    labelled = labels(spec)
     manifest: Object = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -155,7 +155,7 @@ def job(spec: ProxySpec) -> Object:
             "name": spec.name,
             "namespace": spec.namespace,
             # Not those of a queue on the pod too, which Kueue would take for a job of its own.
-            "labels": {**about, **queues.labels(spec.queue, spec.priority)},
+            "labels": {**labelled, **queues.labels(spec.queue, spec.priority)},
             "annotations": _annotations(spec),
         },
         "spec": {
@@ -164,7 +164,7 @@ def job(spec: ProxySpec) -> Object:
             "parallelism": 1,
             "ttlSecondsAfterFinished": TTL_SECONDS,
             "template": {
-                "metadata": {"labels": {"app": "pathways-proxy", **about}, "annotations": _annotations(spec)},
+                "metadata": {"labels": {"app": "pathways-proxy", **labelled}, "annotations": _annotations(spec)},
                 "spec": _pod(spec),
             },
         },
@@ -197,7 +197,7 @@ def of_orphan(pod: Object) -> Object | None:
     name = untrusted.label(pod, names.JOB_NAME_LABEL)
     if metadata.get("ownerReferences") or not name:
         return None
-    found: Object = {
+    orphan: Object = {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
         "orphan_of": name,
@@ -207,8 +207,8 @@ def of_orphan(pod: Object) -> Object | None:
     }
     if status.get("phase") in {"Failed", "Succeeded"}:
         ended = {"type": "Failed", "status": "True", "message": "its Job was deleted without it"}
-        found["status"]["conditions"] = [ended]
-    return found if container(found) is not None else None
+        orphan["status"]["conditions"] = [ended]
+    return orphan if container(orphan) is not None else None
 
 
 def deadline(job: Object) -> float:
@@ -223,8 +223,8 @@ def instances(container: Mapping[str, Any]) -> dict[str, int]:
     written = discovery.flags(container).get("virtual_slices", "")
     if len(written) > _LONGEST_REQUEST:
         return {}
-    found = Counter(untrusted.text(each, longest=_LONGEST_TYPE) for each in written.split(",") if each)
-    return dict(found) if len(found) <= _MOST_TYPES else {}
+    counted = Counter(untrusted.text(each, longest=_LONGEST_TYPE) for each in written.split(",") if each)
+    return dict(counted) if len(counted) <= _MOST_TYPES else {}
 
 
 def labels(spec: ProxySpec) -> dict[str, str]:
@@ -263,9 +263,9 @@ def virtual_slices(instances: Mapping[str, int]) -> str:
 
 
 def _pod(spec: ProxySpec) -> Object:
-    wanted = spec.settings
+    settings = spec.settings
     insecure = {names.INSECURE_CREDENTIALS: "true"} if spec.insecure else {}
-    environment = insecure | setting_values.pairs(wanted.proxy_env)
+    environment = insecure | setting_values.pairs(settings.proxy_env)
     pod: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -277,7 +277,7 @@ def _pod(spec: ProxySpec) -> Object:
                 "args": _arguments(spec),
                 "env": [{"name": name, "value": value} for name, value in environment.items()],
                 "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
-                "resources": {"limits": {"cpu": wanted.proxy_cpu, "memory": wanted.proxy_memory}},
+                "resources": {"limits": {"cpu": settings.proxy_cpu, "memory": settings.proxy_memory}},
                 "securityContext": objects.restricted(runAsNonRoot=True, runAsUser=1000, runAsGroup=1000),
             }
         ],
@@ -288,10 +288,10 @@ def _pod(spec: ProxySpec) -> Object:
     if spec.options.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     further = {
-        "nodeSelector": setting_values.pairs(wanted.proxy_node_selector),
-        "tolerations": [setting_values.toleration(each) for each in wanted.proxy_tolerations],
-        "priorityClassName": wanted.proxy_priority_class,
-        "serviceAccountName": wanted.proxy_service_account,
+        "nodeSelector": setting_values.pairs(settings.proxy_node_selector),
+        "tolerations": [setting_values.toleration(each) for each in settings.proxy_tolerations],
+        "priorityClassName": settings.proxy_priority_class,
+        "serviceAccountName": settings.proxy_service_account,
     }
     return pod | {name: value for name, value in further.items() if value}
 

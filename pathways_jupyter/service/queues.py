@@ -149,8 +149,8 @@ def _check_active(queue: Object, what: str) -> None:
 async def handles_jobsets(client: Client) -> bool | None:
     """Return whether Kueue handles JobSets, by its configuration or its webhook; None where neither may be read."""
     with contextlib.suppress(ApiError, yaml.YAMLError, KeyError, TypeError):
-        found = await objects.get(client, _CONFIG_MAPS, "kueue-manager-config", namespace="kueue-system")
-        settings = yaml.safe_load(found["data"]["controller_manager_config.yaml"])
+        config = await objects.get(client, _CONFIG_MAPS, "kueue-manager-config", namespace="kueue-system")
+        settings = yaml.safe_load(config["data"]["controller_manager_config.yaml"])
         return "jobset.x-k8s.io/jobset" in settings["integrations"]["frameworks"]
     with contextlib.suppress(ApiError):
         webhooks = await objects.get(client, _WEBHOOKS, "kueue-mutating-webhook-configuration")
@@ -248,11 +248,11 @@ def is_admitted(workload: Object) -> bool:
 
 async def evicted(client: Client, workload: Object) -> str | None:
     """Return why Kueue has evicted a job, and for whom; None if it has not."""
-    found = objects.true_condition(workload, "Evicted")
-    if found is None:
+    condition = objects.true_condition(workload, "Evicted")
+    if condition is None:
         return None
-    message = untrusted.text(found.get("message"))
-    named = _PREEMPTED.search(message) if found.get("reason") == "Preempted" else None
+    message = untrusted.text(condition.get("message"))
+    named = _PREEMPTED.search(message) if condition.get("reason") == "Preempted" else None
     if named is None:
         return f"Kueue has evicted it: {message.rstrip('.')}"
     others = await _workloads(client, workload["metadata"]["namespace"], named["uid"])
@@ -287,8 +287,8 @@ def _shortages(workload: Object) -> list[str]:
         return [
             untrusted.text(f"check {each.get('name')}: {each.get('message') or each.get('state')}") for each in pending
         ]
-    found = [each for each in status.get("conditions") or () if each.get("type") == "QuotaReserved"]
-    messages = [untrusted.text(each.get("message")).rstrip(".") for each in found]
+    conditions = [each for each in status.get("conditions") or () if each.get("type") == "QuotaReserved"]
+    messages = [untrusted.text(each.get("message")).rstrip(".") for each in conditions]
     return [each for each in messages if each and not _PREEMPTED.search(each)]
 
 
@@ -307,8 +307,8 @@ async def _position(client: Client, job: Object) -> int:
 async def _is_deleted(client: Client, job: Object) -> bool:
     """Return whether a job is gone, or going; another one of its name does not count."""
     metadata, resource = job["metadata"], JOBS if job["kind"] == JOBS.kind else JOBSETS
-    found = await objects.find(client, resource, metadata["name"], namespace=metadata["namespace"])
-    return found is None or found["metadata"]["uid"] != metadata["uid"] or "deletionTimestamp" in found["metadata"]
+    now = await objects.find(client, resource, metadata["name"], namespace=metadata["namespace"])
+    return now is None or now["metadata"]["uid"] != metadata["uid"] or "deletionTimestamp" in now["metadata"]
 
 
 async def _workloads(client: Client, namespace: str, uid: str) -> list[Object]:

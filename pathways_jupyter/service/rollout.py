@@ -79,17 +79,17 @@ async def follow(
       ApiError: Watching it is forbidden.
       ClusterError: The server could not be reached.
     """
-    found = await discovery.find(client, namespace, name)
-    rollout, loop = _Rollout(found), asyncio.get_running_loop()
+    service = await discovery.find(client, namespace, name)
+    rollout, loop = _Rollout(service), asyncio.get_running_loop()
     deadline, waits = loop.time() + seconds, ""
     try:
-        if found.queue:
-            jobset = await objects.get(client, JOBSETS, found.name, namespace=found.namespace)
+        if service.queue:
+            jobset = await objects.get(client, JOBSETS, service.name, namespace=service.namespace)
             async with contextlib.aclosing(queues.until_admitted(client, jobset, seconds=seconds)) as queued:
                 async for waits in queued:
-                    yield RolloutStep(StepKind.WAIT, waits, 0, found.slices)
+                    yield RolloutStep(StepKind.WAIT, waits, 0, service.slices)
             waits = ""
-        async with WatchGroup(_watches(client, found)) as changes:
+        async with WatchGroup(_watches(client, service)) as changes:
             while not rollout.ready:
                 if not (news := await changes.batch(deadline - loop.time())):
                     raise TimeoutError
@@ -98,10 +98,10 @@ async def follow(
                         yield step
     except TimeoutError:
         raise ServiceError(
-            f"Service {found.name} is not ready after {seconds:g} s: {waits.rstrip('.') or rollout.missing()}.",
+            f"Service {service.name} is not ready after {seconds:g} s: {waits.rstrip('.') or rollout.missing()}.",
             hint=advice(
                 "It stays, and may still start: {service_wait:{name}}. {service_delete:{name}} removes it.",
-                name=found.name,
+                name=service.name,
             ),
         ) from None
     yield await _registered(client, rollout)
@@ -128,8 +128,8 @@ class _Rollout:
     @property
     def head(self) -> str:
         """Name of the head's pod."""
-        found = self._index.of_head(self.service.name)
-        return found[-1].name if found else ""
+        heads = self._index.of_head(self.service.name)
+        return heads[-1].name if heads else ""
 
     def take(self, resource: Resource, change: ChangeType, item: Object) -> list[RolloutStep]:
         """Apply a change; return what is new.
@@ -200,8 +200,8 @@ class _Rollout:
         return explain(self._pods.get(host.pod), host.reason or str(host.state))
 
     def _event(self, event: Object) -> list[RolloutStep]:
-        about = event.get("involvedObject") or {}
-        name, kind, reason = str(about.get("name") or ""), str(about.get("kind") or ""), str(event.get("reason") or "")
+        obj = event.get("involvedObject") or {}
+        name, kind, reason = str(obj.get("name") or ""), str(obj.get("kind") or ""), str(event.get("reason") or "")
         message = " ".join(str(event.get("message") or "").split())
         if kind == "Pod":
             # Events of a former service of this name are about pods that do not exist any more.
@@ -244,8 +244,8 @@ async def _registered(client: Client, rollout: _Rollout) -> RolloutStep:
     try:
         async with asyncio.timeout(_LOG_SECONDS), contextlib.aclosing(lines):
             async for line in lines:
-                found = _REGISTERED.search(line)
-                if found is not None and found["ready"] == found["all"]:
+                match = _REGISTERED.search(line)
+                if match is not None and match["ready"] == match["all"]:
                     text = f"Service {service.name} is ready: {count(total, 'slice')} at {service.address}."
                     return RolloutStep(StepKind.DONE, text, total, total)
         why = "its log ended"

@@ -69,12 +69,12 @@ class Overview(ServiceInfo):
         )
 
 
-async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool = True) -> tuple[Service, ...]:
+async def fetch(client: Client, namespace: str, name: str = "", *, logs: bool = True) -> tuple[Service, ...]:
     """Get the models of the services of a namespace.
 
     Args:
       namespace: Empty for all namespaces.
-      wanted: Only the service of this name or address.
+      name: Only the service of this name or address.
       logs: Read the proxies' logs and Leases, to learn which proxy holds which slice, and which sessions are silent.
 
     Raises:
@@ -82,20 +82,20 @@ async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool 
       ApiError: Reading JobSets, pods or Jobs is forbidden.
       ClusterError: The server could not be reached.
     """
-    pairs = await fetch_with_services(client, namespace, wanted, logs=logs)
+    pairs = await fetch_with_services(client, namespace, name, logs=logs)
     return tuple(model for _, model in pairs)
 
 
 async def fetch_with_services(
-    client: Client, namespace: str, wanted: str = "", *, logs: bool = True
+    client: Client, namespace: str, name: str = "", *, logs: bool = True
 ) -> tuple[tuple[ServiceInfo, Service], ...]:
     """Like :func:`fetch`, with the description of each service."""
-    namespace = names.service_of(wanted)[1] or namespace
+    namespace = names.service_of(name)[1] or namespace
 
     async def find() -> tuple[ServiceInfo, ...]:
         return (
-            (await discovery.find(client, namespace, wanted),)
-            if wanted
+            (await discovery.find(client, namespace, name),)
+            if name
             else await discovery.list_services(client, namespace)
         )
 
@@ -107,12 +107,12 @@ async def derive_services(
 ) -> tuple[tuple[ServiceInfo, Service], ...]:
     """Draw the services that `finding` returns, while it reads their JobSets; raises as :func:`fetch` does."""
     async with tasks.group() as group:
-        found = group.create_task(finding)
+        listing = group.create_task(finding)
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace))
         jobs = group.create_task(objects.list_(client, JOBS, namespace=namespace))
         silent = group.create_task(leases.fetch_reclaimable(client, namespace)) if logs else None
     orphans = (proxy_job.of_orphan(each) for each in pods.result().items)
-    services, listed = found.result(), [*jobs.result().items, *(each for each in orphans if each is not None)]
+    services, listed = listing.result(), [*jobs.result().items, *(each for each in orphans if each is not None)]
     indices: dict[str, PodIndex] = {}
     for pod in pods.result().items:
         indices.setdefault(str(pod["metadata"].get("namespace") or ""), PodIndex()).put(pod)
@@ -123,7 +123,7 @@ async def derive_services(
                 each,
                 pods=indices.get(each.namespace, PodIndex()),
                 jobs=[job for job in listed if job["metadata"].get("namespace") == each.namespace],
-                placements={pod: found for (at, pod), found in placements.items() if at == each.namespace},
+                placements={pod: listingment for (at, pod), listingment in placements.items() if at == each.namespace},
                 reclaimable=silent.result() if silent is not None else {},
             )
             for each in services
@@ -140,8 +140,8 @@ async def derive_services(
             {proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None}
         )
     return tuple(
-        (service, replace(found, clock_ahead=client.clock_ahead))
-        for service, found in zip(services, models, strict=True)
+        (service, replace(listing, clock_ahead=client.clock_ahead))
+        for service, listing in zip(services, models, strict=True)
     )
 
 
@@ -158,12 +158,12 @@ async def overviews(client: Client, namespace: str = "", name: str = "") -> tupl
     """
     if name:
         within = names.service_of(name)[1] or namespace or client.namespace
-        found = await fetch_with_services(client, within, name)
+        services = await fetch_with_services(client, within, name)
     elif namespace:
-        found = await fetch_with_services(client, namespace)
+        services = await fetch_with_services(client, namespace)
     else:
-        found = await _readable(client)
-    return tuple(Overview.of(*pair) for pair in found)
+        services = await _readable(client)
+    return tuple(Overview.of(*pair) for pair in services)
 
 
 async def _readable(client: Client) -> tuple[tuple[ServiceInfo, Service], ...]:
@@ -190,10 +190,10 @@ async def _readable(client: Client) -> tuple[tuple[ServiceInfo, Service], ...]:
 
     others, own = await asyncio.gather(names_of_namespaces(), of(client.namespace))
     rest = await asyncio.gather(*(of(each) for each in others if each != client.namespace))
-    found = [each for each in (own, *rest) if not isinstance(each, ApiError)]
-    if not found and isinstance(own, ApiError):
+    readable = [each for each in (own, *rest) if not isinstance(each, ApiError)]
+    if not readable and isinstance(own, ApiError):
         raise own
-    pairs = [pair for each in found for pair in each]
+    pairs = [pair for each in readable for pair in each]
     return tuple(sorted(pairs, key=lambda pair: (pair[0].namespace, pair[0].name)))
 
 
@@ -206,16 +206,16 @@ async def fetch_job(client: Client, namespace: str, name: str) -> Service:
       ClusterError: The server could not be reached.
     """
     async with tasks.group() as group:
-        found = group.create_task(objects.find(client, JOBSETS, name, namespace=namespace))
+        reading = group.create_task(objects.find(client, JOBSETS, name, namespace=namespace))
         labels = f"{names.JOBSET_NAME_LABEL}={name}"
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace, labels=labels))
-    jobset = found.result()
+    jobset = reading.result()
     info = discovery.describe(jobset, own=True) if jobset is not None else None
     if info is None:
         raise ServiceError(f"Job {name} has no slices now.", hint=advice("{job_show:{name}} says why.", name=name))
     model = derive(info, pods=PodIndex(pods.result().items), jobs=())
-    wanted = {info.instance_type: info.slices}
-    holder = Holder("", "", "", info.created, wanted, False, info.slices, f"job {name}")
+    instances_held = {info.instance_type: info.slices}
+    holder = Holder("", "", "", info.created, instances_held, False, info.slices, f"job {name}")
     held = tuple(replace(each, held_by=holder) for each in model.slices)
     return replace(model, slices=held, holders=(holder,), certain=True, clock_ahead=client.clock_ahead)
 
@@ -238,27 +238,27 @@ def capacity_error(service: Service, instances: Mapping[str, int], *, waited: fl
     Args:
       waited: Seconds that the session has waited for the slices.
     """
-    wanted = sum(instances.values())
+    needed = sum(instances.values())
     held = [each for each in service.holders if each.placed != 0]
     usable = service.ready
     there = len(service.slices)
-    if usable < wanted and there == 1:
-        found = f"{usable} of 1 slice of {service.name} is ready"
-    elif usable < wanted:
-        found = f"{usable} of {there} slices of {service.name} are ready"
+    if usable < needed and there == 1:
+        usable_text = f"{usable} of 1 slice of {service.name} is ready"
+    elif usable < needed:
+        usable_text = f"{usable} of {there} slices of {service.name} are ready"
     elif there == 1:
-        found = f"{service.free} of 1 slice of {service.name} is free"
+        usable_text = f"{service.free} of 1 slice of {service.name} is free"
     else:
-        found = f"{service.free} of {there} slices of {service.name} are free"
-    requested = "1 is wanted" if wanted == 1 else f"{wanted} are wanted"
-    message = f"{found}, and {requested}."
+        usable_text = f"{service.free} of {there} slices of {service.name} are free"
+    requested = "1 is wanted" if needed == 1 else f"{needed} are wanted"
+    message = f"{usable_text}, and {requested}."
     reasons = [_summary(each, time.time() - service.clock_ahead) for each in held]
     for state in (State.DOWN, State.STARTING):
         if numbers := [each.index for each in service.slices if each.state is state]:
             noun, verb = ("slice", "is") if len(numbers) == 1 else ("slices", "are")
             reasons.append(f"{noun} {ranges(numbers)} {verb} {state}")
     if reasons:
-        message = f"{found}, and {requested}: {'; '.join(reasons)}."
+        message = f"{usable_text}, and {requested}: {'; '.join(reasons)}."
     hint = (
         advice("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")
         if waited

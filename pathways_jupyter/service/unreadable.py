@@ -17,24 +17,24 @@ _SHOWN = 40
 
 def values_of(item: Object) -> tuple[str, ...]:
     """Return what cannot be read of a Lease, a Job or a JobSet, each in a few words."""
-    found = []
+    problems = []
     for name, is_readable in _ANNOTATIONS.items():
         written = untrusted.raw(item, name)
         if written is not None and not is_readable(item, written):
-            found.append(f"annotation {name}={untrusted.text(written, longest=_SHOWN)}")
+            problems.append(f"annotation {name}={untrusted.text(written, longest=_SHOWN)}")
     if item.get("kind") == LEASES.kind:
         renewed = (item.get("spec") or {}).get("renewTime")
         if renewed and not untrusted.time(renewed):
-            found.append(f"renewTime {untrusted.text(renewed, longest=_SHOWN)}")
+            problems.append(f"renewTime {untrusted.text(renewed, longest=_SHOWN)}")
     elif item.get("kind") == JOBS.kind and (container := proxy_job.container(item)) is not None:
         if discovery.flags(container).get("virtual_slices") and not proxy_job.instances(container):
-            found.append("the slices that it asks for")
+            problems.append("the slices that it asks for")
     elif item.get("kind") == JOBSETS.kind:
         try:
             discovery.read(item, own=True)
         except discovery.Unreadable as error:
-            found.append(str(error))
-    return tuple(found)
+            problems.append(str(error))
+    return tuple(problems)
 
 
 def number_of(items: Iterable[Object]) -> int:

@@ -54,8 +54,8 @@ def number(value: object, most: float) -> float | None:
 
 def count(value: object, most: int) -> int | None:
     """Return a whole number from 0 to `most`; None for everything else."""
-    found = number(value, most)
-    return int(found) if found is not None and found.is_integer() else None
+    checked = number(value, most)
+    return int(checked) if checked is not None and checked.is_integer() else None
 
 
 def time(value: object) -> float:

@@ -119,8 +119,8 @@ class Storage:
     def read(cls, path: Path) -> Storage | None:
         """Read a cluster's own file about it; None when the cluster has ended."""
         try:
-            found = runtime_files.read_json(path)
-            return cls(found["bucket"], found["variables"])
+            values = runtime_files.read_json(path)
+            return cls(values["bucket"], values["variables"])
         except (OSError, ValueError, KeyError):
             return None
 
@@ -201,9 +201,9 @@ def storage_of_machine() -> Storage | None:
 
 def storage_of(location: str) -> Storage | None:
     """Return the embedded cluster's bucket, of those on this machine, that `location` is in; None for any other."""
-    found = sorted(runtime_files.embedded_clusters().glob(f"*/{runtime_files.STORAGE}"), key=os.path.getmtime)
+    paths = sorted(runtime_files.embedded_clusters().glob(f"*/{runtime_files.STORAGE}"), key=os.path.getmtime)
     # They all have the same name; one that began later is more likely to be meant.
-    for path in reversed(found):
+    for path in reversed(paths):
         storage = Storage.read(path)
         if storage is not None and f"{location}/".startswith(f"{storage.bucket}/"):
             return storage

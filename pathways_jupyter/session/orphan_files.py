@@ -50,14 +50,14 @@ def find() -> list[OrphanFiles]:
             by_session[session].append(path)
     for session, path in _temporary_directories():
         by_session[session].append(path)
-    found = []
+    orphans = []
     for session, paths in by_session.items():
         # Look for the record after listing the files: it may have been written in between.
         if registry.read(session) is None:
             with _unused(session) as unused:
                 if unused:
-                    found.append(OrphanFiles(session, tuple(paths)))
-    return found
+                    orphans.append(OrphanFiles(session, tuple(paths)))
+    return orphans
 
 
 def remove(orphans: OrphanFiles) -> None:

@@ -311,8 +311,8 @@ def read(session: str) -> SessionRecord | None:
 
 def sessions() -> list[SessionRecord]:
     """Return every session with a record on this machine, oldest first, also those whose supervisor has died."""
-    found = (read(path.stem) for path in runtime_dir().glob("*.json"))
-    return sorted((record for record in found if record is not None), key=lambda record: record.created)
+    records = (read(path.stem) for path in runtime_dir().glob("*.json"))
+    return sorted((record for record in records if record is not None), key=lambda record: record.created)
 
 
 def find(*, kernel_id: str = "", notebook: str = "") -> SessionRecord | None:

@@ -95,8 +95,8 @@ async def _delete_all(client: Client, namespace: str, session: str) -> None:
     labels, kinds = f"{SESSION_LABEL}={session}", (JOBS, LEASES, PODS)
     listed = await asyncio.gather(*(list_(client, each, namespace=namespace, labels=labels) for each in kinds))
     async with tasks.group() as group:
-        for resource, found in zip(kinds, listed, strict=True):
-            for item in found.items:
+        for resource, listing in zip(kinds, listed, strict=True):
+            for item in listing.items:
                 if resource is not PODS or not item["metadata"].get("ownerReferences"):
                     group.create_task(_delete(client, resource, item))
 

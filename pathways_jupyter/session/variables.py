@@ -36,11 +36,11 @@ def variables(record: SessionRecord, *, environ: Mapping[str, str] | None = None
         platforms = PLATFORM
     insecure = {} if record.credentials == ALTS else {INSECURE_CREDENTIALS: "true"}
     storage = Storage.of(record)
-    found = dict(storage.variables) if storage is not None else {}
-    if environ.get(STORAGE_HOST, found.get(STORAGE_HOST)) != found.get(STORAGE_HOST):
-        found = {}
+    storage_variables = dict(storage.variables) if storage is not None else {}
+    if environ.get(STORAGE_HOST, storage_variables.get(STORAGE_HOST)) != storage_variables.get(STORAGE_HOST):
+        storage_variables = {}
     unnamed = {_PLATFORM_NAME: ""} if environ.get(_PLATFORM_NAME) else {}
-    return {PLATFORMS: platforms, TARGET: record.target, **unnamed, **insecure, **found}
+    return {PLATFORMS: platforms, TARGET: record.target, **unnamed, **insecure, **storage_variables}
 
 
 class ChangedEnvironment:
@@ -78,8 +78,8 @@ class ChildEnvironment(ChangedEnvironment):
 
     def share(self, record: SessionRecord) -> dict[str, str]:
         """Set the variables for the proxy of `record`, and return them."""
-        found = os.environ.get(PLATFORMS, "") if PLATFORMS not in self._before else self._before[PLATFORMS] or ""
-        shared = variables(record, environ={**os.environ, PLATFORMS: found})
+        platforms = os.environ.get(PLATFORMS, "") if PLATFORMS not in self._before else self._before[PLATFORMS] or ""
+        shared = variables(record, environ={**os.environ, PLATFORMS: platforms})
         self.set(shared)
         return shared
 

@@ -283,12 +283,12 @@ def verdict(record: SessionRecord | None, command: SessionCommand, *, arrays: st
       record: The session; None for no session.
       arrays: What it has on its TPUs, in words, where that is known: ``3 arrays (1.2 GB)``.
     """
-    found = TABLE[row_of(record)][command]
-    if record is None or not found.sentence:
-        return found
+    answer = TABLE[row_of(record)][command]
+    if record is None or not answer.sentence:
+        return answer
     saved, transfer = record.saved, record.transfer
     amount = (arrays or "its arrays") if saved is None else saved.amount
-    about: dict[str, str | int] = {
+    words: dict[str, str | int] = {
         "session": record.id,
         "since": clock(record.since or record.created),
         "arrays": amount,
@@ -296,7 +296,7 @@ def verdict(record: SessionRecord | None, command: SessionCommand, *, arrays: st
         "place": "" if saved is None else saved.place.rpartition("/")[2],
         "pid": record.pid,
     }
-    return replace(found, sentence=found.sentence.format_map(about), hint=filled(found.hint, about))
+    return replace(answer, sentence=answer.sentence.format_map(words), hint=filled(answer.hint, words))
 
 
 def verdicts(record: SessionRecord) -> Iterator[tuple[SessionCommand, SessionVerdict]]:

@@ -165,9 +165,9 @@ class JobPanel(Watched):
         async with (
             clusters.explain_local_errors(self._where),
             Client(await clusters.resolve(self._where)) as client,
-            contextlib.aclosing(follow(client, job.name, namespace=job.namespace)) as found,
+            contextlib.aclosing(follow(client, job.name, namespace=job.namespace)) as changes,
         ):
-            async for self._details in found:
+            async for self._details in changes:
                 self._redraw(self._drawn())
 
 

@@ -49,9 +49,9 @@ def cell(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh
         values, trees = serialization._deserialize(blobs[0]) if head["values"] else ({}, {})
         names.update(_variables(head, inputs, values, trees))
         value = namespaces.run(session, head["source"], head["filename"])
-        found, values = outputs.split(head["outputs"], names, writer)
+        shown, values = outputs.split(head["outputs"], names, writer)
         written.update(values)
-        return value, outputs.keep(head["call"], found, mesh, inputs) if found else []
+        return value, outputs.keep(head["call"], shown, mesh, inputs) if shown else []
 
     answer, parts = _run(head, work, show=True)
     # Their parts are the last.

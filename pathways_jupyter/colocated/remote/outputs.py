@@ -43,18 +43,18 @@ def split(requested: list[str], names: dict[str, Any], writer: Writer) -> tuple[
     absent = [name for name in requested if name not in names]
     if absent:
         raise NameError(f"--out names {', '.join(absent)}, which this cell did not define.")
-    found: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     written: dict[str, Any] = {}
     for name in requested:
         value = names[name]
         if is_array(value) or (isinstance(value, _NUMBERS) and _has_dtype(np.asarray(value))):
-            found[name] = value
+            kept[name] = value
             continue
         writer.arrays = {}
         written[name] = writer.write(value, name)
         # Sorted, since a dict may have another order on another host.
-        found.update(sorted(writer.arrays.items()))
-    return found, written
+        kept.update(sorted(writer.arrays.items()))
+    return kept, written
 
 
 def keep(

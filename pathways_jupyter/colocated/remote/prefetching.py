@@ -48,22 +48,22 @@ class Prefetcher:
           StopIteration: There is none any more, or the iterator was closed.
         """
         if self._first is not None:
-            found, self._first = self._first, None
-            return found
+            batch, self._first = self._first, None
+            return batch
         while True:
             with contextlib.suppress(queue.Empty):
-                found = self._queue.get(timeout=_LOOK_SECONDS)
+                batch = self._queue.get(timeout=_LOOK_SECONDS)
                 break
             if self._closed.is_set():
                 # Batches are requested ahead: nothing else would end the request that waits for this one.
                 raise StopIteration
-        if found is _END or isinstance(found, BaseException):
+        if batch is _END or isinstance(batch, BaseException):
             # Put back, so that later calls get the same end or error.
-            self._queue.put(found)
-            if found is _END:
+            self._queue.put(batch)
+            if batch is _END:
                 raise StopIteration
-            raise found  # type: ignore[misc]
-        return found
+            raise batch  # type: ignore[misc]
+        return batch
 
     def close(self) -> None:
         """End the thread."""

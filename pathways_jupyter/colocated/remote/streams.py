@@ -24,11 +24,11 @@ _lock = threading.Lock()
 
 def current() -> Transcript | None:
     """Return the transcript of the call that this thread works for."""
-    found = _current.get()
-    if found is None:
+    transcript = _current.get()
+    if transcript is None:
         with _lock:
-            found = _active[-1] if _active else None
-    return found
+            transcript = _active[-1] if _active else None
+    return transcript
 
 
 @contextlib.contextmanager

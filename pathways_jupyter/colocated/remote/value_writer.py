@@ -112,8 +112,8 @@ class Writer:
         if isinstance(value, io.IOBase):
             # A pickler would read all of it.
             raise TypeError(f"{path} is an open file, which stays where it is.")
-        found = self._numpy(value, path) or self._fields(value, path)
-        return found or self._other(value, path)
+        written = self._numpy(value, path) or self._fields(value, path)
+        return written or self._other(value, path)
 
     def _pairs(self, value: dict[Any, Any], path: str) -> list[Any]:
         return [
@@ -123,8 +123,8 @@ class Writer:
     def _numpy(self, value: Any, path: str) -> list[Any] | None:
         """Write NumPy's and JAX's values; None for anything else, and for those that only they themselves can read."""
         if isinstance(value, np.dtype):
-            found = _described(value)
-            return None if found is None else ["dtype", found]
+            written = _described(value)
+            return None if written is None else ["dtype", written]
         if isinstance(value, jax.Array):
             if not value.is_fully_addressable or jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
                 return None

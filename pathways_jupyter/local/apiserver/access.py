@@ -205,16 +205,16 @@ def _allows(rule: Rule, question: Question) -> bool:
 
 
 def _question(spec: Object) -> Question:
-    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if isinstance(about, dict) and not path:
-        texts = {key: str(value) for key, value in about.items()}
+    attributes, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if isinstance(attributes, dict) and not path:
+        texts = {key: str(value) for key, value in attributes.items()}
         resource = texts.get("resource", "")
         if texts.get("subresource"):
             resource = f"{resource}/{texts['subresource']}"
         return Question(
             texts.get("verb", ""), texts.get("group", ""), resource, texts.get("namespace", ""), texts.get("name", "")
         )
-    if isinstance(path, dict) and not about:
+    if isinstance(path, dict) and not attributes:
         return Question(str(path.get("verb", "")), path=str(path.get("path", "")))
     raise bad_request("exactly one of nonResourceAttributes or resourceAttributes must be specified")
 
@@ -226,8 +226,8 @@ def _bound_rules(store: Store, user: User) -> Iterator[Rule]:
                 continue
             namespace, role = binding["metadata"].get("namespace", ""), binding["roleRef"]
             local = role["kind"] == "Role"
-            found = store.find(ROLES if local else CLUSTER_ROLES, namespace if local else "", role["name"]) or {}
-            for rule in found.get("rules") or ():
+            role_object = store.find(ROLES if local else CLUSTER_ROLES, namespace if local else "", role["name"]) or {}
+            for rule in role_object.get("rules") or ():
                 if not namespace:
                     yield rule
                 elif rule.get("resources"):

@@ -53,8 +53,8 @@ class StatusError(ApiError):
         details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message, status=status, reason=_REASONS[status] if reason is None else reason)
-        about = {"kind": resource.plural, "name": name, "group": resource.group} if resource is not None else {}
-        self.details = {**{key: value for key, value in about.items() if value}, **(details or {})}
+        facts = {"kind": resource.plural, "name": name, "group": resource.group} if resource is not None else {}
+        self.details = {**{key: value for key, value in facts.items() if value}, **(details or {})}
 
     def to_object(self) -> dict[str, Any]:
         """Return the ``Status`` object that a client receives."""

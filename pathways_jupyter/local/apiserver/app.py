@@ -208,10 +208,10 @@ class ApiServer:
                 return web.Response(text="ok")
             if path == "/openapi/v2" and "proto-openapi.spec.v2" in request.headers.get("Accept", ""):
                 return web.Response(body=openapi_v2_as_protobuf(), headers={"Content-Type": OPENAPI_PROTOBUF})
-            found = discover(self._store.resources, path)
-            if found is None:
+            document = discover(self._store.resources, path)
+            if document is None:
                 raise api_errors.no_such_resource()
-            return bodies.answer(found)
+            return bodies.answer(document)
         self._authorize(user, route)
         if route.resource.key == VISIBLE_QUEUES.key:
             if self._pending is None or not route.subresource:

@@ -41,11 +41,11 @@ def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Obj
         return obj
     causes: list[tuple[str, str]] = []
     plain = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
-    found = _check(plain, resource.schema, "", causes, unknown, top=True)
+    checked = _check(plain, resource.schema, "", causes, unknown, top=True)
     if causes:
         name = obj.get("metadata", {}).get("name", "") if isinstance(obj.get("metadata"), dict) else ""
         raise invalid(resource, str(name), causes)
-    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], **found}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], **checked}
 
 
 def fill_defaults(schema: Schema, value: Any) -> Any:
@@ -99,7 +99,7 @@ def _check_object(
     value: Object, schema: Schema, path: str, causes: list[tuple[str, str]], unknown: list[str], top: bool
 ) -> Object:
     properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
-    found: Object = {}
+    values: Object = {}
     for key, each in value.items():
         inner = properties.get(key)
         if inner is None and isinstance(more, dict):
@@ -107,16 +107,16 @@ def _check_object(
         if inner is not None:
             if each is None and not inner.get("nullable"):
                 continue
-            found[key] = _check(each, inner, f"{path}.{key}", causes, unknown)
+            values[key] = _check(each, inner, f"{path}.{key}", causes, unknown)
         elif schema.get(_KEEP) or more is True or not (properties or more is False or "type" in schema):
-            found[key] = each
+            values[key] = each
         else:
             unknown.append(f"{path}.{key}")
     for key in schema.get("required") or ():
-        if key not in found and not (top and key in ("metadata", "kind", "apiVersion")):
+        if key not in values and not (top and key in ("metadata", "kind", "apiVersion")):
             default = "default" in (properties.get(key) or {})
             causes += [] if default else [(f"{path}.{key}".lstrip("."), "Required value")]
-    return found
+    return values
 
 
 _SIZES: Mapping[type, tuple[str, str, str]] = {

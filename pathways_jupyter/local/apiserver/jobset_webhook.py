@@ -176,12 +176,12 @@ def _failure_rules(rules: list[Object], known: set[str]) -> Iterator[Cause]:
 
 def _coordinator(name: str, spec: Object, coordinator: Object) -> Iterator[Cause]:
     where, index, pod = coordinator["replicatedJob"], coordinator.get("jobIndex", 0), coordinator.get("podIndex", 0)
-    found = next((each for each in spec.get("replicatedJobs") or () if each["name"] == where), None)
-    job = ((found or {}).get("template") or {}).get("spec") or {}
+    replicated = next((each for each in spec.get("replicatedJobs") or () if each["name"] == where), None)
+    job = ((replicated or {}).get("template") or {}).get("spec") or {}
     why = ""
-    if found is None:
+    if replicated is None:
         why = f"coordinator replicatedJob {where} does not exist"
-    elif not 0 <= index < found["replicas"]:
+    elif not 0 <= index < replicated["replicas"]:
         why = f"coordinator job index {index} is invalid for replicatedJob {where}"
     elif job.get("completionMode") != "Indexed" or "completions" not in job:
         why = "job for coordinator pod must be indexed completion mode, and completions number must be set"

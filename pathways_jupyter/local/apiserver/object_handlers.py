@@ -247,8 +247,8 @@ def _checked(request: web.BaseRequest, route: ObjectRequest, obj: Object) -> tup
             raise api_errors.bad_request(
                 f"the {field} in the data ({obj[field]}) does not match the expected {field} ({expected})"
             )
-    found, warnings = check_object(resource, obj, request.query.get("fieldValidation", "Warn"))
-    metadata = found.setdefault("metadata", {})
+    value, warnings = check_object(resource, obj, request.query.get("fieldValidation", "Warn"))
+    metadata = value.setdefault("metadata", {})
     if resource.namespaced and metadata.setdefault("namespace", route.namespace) != route.namespace:
         raise api_errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -257,7 +257,7 @@ def _checked(request: web.BaseRequest, route: ObjectRequest, obj: Object) -> tup
         raise api_errors.bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})"
         )
-    return found, warnings
+    return value, warnings
 
 
 def _without_kind(obj: Object) -> Object:

@@ -48,9 +48,9 @@ def check_object(resource: ResourceType, obj: Object, validation: str) -> tuple[
     try:
         if resource.custom:
             metadata = _value(obj.get("metadata") or {}, "ObjectMeta", ".metadata", unknown, missing)
-            found = {**check_custom(resource, obj, unknown), "metadata": metadata}
+            value = {**check_custom(resource, obj, unknown), "metadata": metadata}
         else:
-            found = _value(obj, resource.kind, "", unknown, missing)
+            value = _value(obj, resource.kind, "", unknown, missing)
     except _Misfit as error:
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
@@ -62,12 +62,12 @@ def check_object(resource: ResourceType, obj: Object, validation: str) -> tuple[
             f" strict decoding error: {', '.join(warnings)}"
         )
     if missing:
-        raise invalid(resource, str(found.get("metadata", {}).get("name", "")), missing)
+        raise invalid(resource, str(value.get("metadata", {}).get("name", "")), missing)
     if validation == "Ignore":
         warnings = []
-    if resource.key == CRDS.key and (rules := list(unknown_rules(found))):
+    if resource.key == CRDS.key and (rules := list(unknown_rules(value))):
         warnings.append(f"the embedded cluster does not evaluate {len(rules)} of its rules: {'; '.join(rules)[:500]}")
-    return found, warnings
+    return value, warnings
 
 
 def _value(value: Any, kind: str, path: str, unknown: list[str], missing: list[tuple[str, str]]) -> Any:
@@ -85,33 +85,33 @@ def _value(value: Any, kind: str, path: str, unknown: list[str], missing: list[t
         return _plain(value, kind, path)
     if not isinstance(value, dict):
         raise _Misfit(path, "an object", value)
-    declared, found = fields(kind), {}
+    declared, values = fields(kind), {}
     for key, each in value.items():
         if key not in declared:
             unknown.append(f"{path}.{key}")
         elif each is not None:
-            found[key] = _value(each, declared[key][0], f"{path}.{key}", unknown, missing)
+            values[key] = _value(each, declared[key][0], f"{path}.{key}", unknown, missing)
             if key in _MICRO_TIMES and not _MICRO_TIME.fullmatch(str(each)):
                 raise _Misfit(f"{path}.{key}", "a time with microseconds, as in 2006-01-02T15:04:05.000000Z", each)
     if not path.startswith(tuple(f".{each}" for each in _UNCHECKED)):
-        needed = [key for key, (_, must) in declared.items() if must and key not in found]
+        needed = [key for key, (_, must) in declared.items() if must and key not in values]
         missing += [(f"{path}.{key}".lstrip("."), "Required value") for key in needed]
-    return found
+    return values
 
 
 def _plain(value: Any, kind: str, path: str) -> Any:
-    whole = isinstance(value, int) and not isinstance(value, bool)
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
     if kind == "quantity":
-        text = str(value) if whole or isinstance(value, float) else value
+        text = str(value) if is_integer or isinstance(value, float) else value
         if not isinstance(text, str) or not re.fullmatch(QUANTITY, text):
             raise _Misfit(path, "a quantity", value)
         return text
     fits = {
         "string": isinstance(value, str),
-        "integer": whole and -_LARGEST <= value < _LARGEST,
-        "number": whole or isinstance(value, float),
+        "integer": is_integer and -_LARGEST <= value < _LARGEST,
+        "number": is_integer or isinstance(value, float),
         "boolean": isinstance(value, bool),
-        "int-or-string": isinstance(value, str) or (whole and -_LARGEST <= value < _LARGEST),
+        "int-or-string": isinstance(value, str) or (is_integer and -_LARGEST <= value < _LARGEST),
         "time": isinstance(value, str) and bool(_TIME.fullmatch(value)),
     }
     if not fits[kind]:

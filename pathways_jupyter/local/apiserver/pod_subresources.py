@@ -146,8 +146,8 @@ async def _log(request: web.BaseRequest, runtime: PodRuntime, pod: Object, conta
     if begin is None and stamp:
         raise bad_request(f'sinceTime: Invalid value: "{stamp}"')
     statuses = pod.get("status") or {}
-    found = [*(statuses.get("containerStatuses") or ()), *(statuses.get("initContainerStatuses") or ())]
-    status: Object = next((each for each in found if each.get("name") == container), {"state": {"waiting": {}}})
+    listed = [*(statuses.get("containerStatuses") or ()), *(statuses.get("initContainerStatuses") or ())]
+    status: Object = next((each for each in listed if each.get("name") == container), {"state": {"waiting": {}}})
     waiting = (status.get("state") or {}).get("waiting")
     if waiting is not None and not previous and not status.get("restartCount"):
         raise bad_request(

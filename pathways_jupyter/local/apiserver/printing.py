@@ -67,8 +67,8 @@ def first_value(path: str, obj: Any) -> Any:
         elif step["index"] is not None:
             obj = obj[int(step["index"])] if int(step["index"]) < len(obj) else None
         else:
-            found = (each for each in obj if isinstance(each, dict) and str(each.get(step["key"])) == step["value"])
-            obj = next(found, None)
+            matching = (each for each in obj if isinstance(each, dict) and str(each.get(step["key"])) == step["value"])
+            obj = next(matching, None)
     return obj
 
 
@@ -85,23 +85,23 @@ def seconds_of(stamp: Any) -> float | None:
 
 def duration(seconds: float) -> str:
     """Return a duration as kubectl writes it, in its two most significant units: ``2m30s``, ``5h``, ``3d4h``."""
-    whole = max(0, int(seconds))
+    total = max(0, int(seconds))
 
     def two(large: int, large_name: str, small: int, small_name: str) -> str:
-        rest = whole % large // small
-        return f"{whole // large}{large_name}" + (f"{rest}{small_name}" if rest else "")
+        rest = total % large // small
+        return f"{total // large}{large_name}" + (f"{rest}{small_name}" if rest else "")
 
-    if whole < 2 * _MINUTE:
-        return f"{whole}s"
-    if whole < 10 * _MINUTE:
+    if total < 2 * _MINUTE:
+        return f"{total}s"
+    if total < 10 * _MINUTE:
         return two(_MINUTE, "m", 1, "s")
-    if whole < 3 * _HOUR:
-        return f"{whole // _MINUTE}m"
-    if whole < 8 * _HOUR:
+    if total < 3 * _HOUR:
+        return f"{total // _MINUTE}m"
+    if total < 8 * _HOUR:
         return two(_HOUR, "h", _MINUTE, "m")
-    if whole < 2 * _DAY:
-        return f"{whole // _HOUR}h"
-    return two(_DAY, "d", _HOUR, "h") if whole < 8 * _DAY else f"{whole // _DAY}d"
+    if total < 2 * _DAY:
+        return f"{total // _HOUR}h"
+    return two(_DAY, "d", _HOUR, "h") if total < 8 * _DAY else f"{total // _DAY}d"
 
 
 def _cell(obj: Object, column: Column) -> Any:
@@ -141,8 +141,8 @@ def _service_ports(service: Object) -> str:
 
 
 def _event_target(event: Object) -> str:
-    about = event.get("involvedObject") or {}
-    return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+    target = event.get("involvedObject") or {}
+    return f"{str(target.get('kind', '')).lower()}/{target.get('name', '')}"
 
 
 def _last_seen(event: Object) -> Any:

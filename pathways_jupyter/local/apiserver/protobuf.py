@@ -40,10 +40,10 @@ def read_protobuf(data: bytes) -> Object:
         kind = meta.get(2, "")
         if kind not in _numbers():
             raise _Malformed(f"the kind {kind!r} is unknown")
-        found = _message(_bytes(envelope.get(2, b"")), kind)
+        obj = _message(_bytes(envelope.get(2, b"")), kind)
     except _Malformed as error:
         raise bad_request(f"the body of the request is not valid protobuf: {error}") from error
-    return {"apiVersion": meta.get(1, ""), "kind": kind, **found}
+    return {"apiVersion": meta.get(1, ""), "kind": kind, **obj}
 
 
 @functools.cache
@@ -56,24 +56,24 @@ def _numbers() -> Mapping[str, Mapping[int, tuple[str, str]]]:
 
 
 def _message(data: bytes, kind: str) -> Object:
-    found: Object = {}
+    obj: Object = {}
     declared = _numbers()[kind]
     for number, raw in _fields(data):
         if number not in declared:
             continue
         name, value = declared[number]
         if value.startswith("[]"):
-            found.setdefault(name, []).append(_value(raw, value[2:]))
+            obj.setdefault(name, []).append(_value(raw, value[2:]))
         elif value.startswith("{}"):
             entry = dict(_fields(_bytes(raw)))
-            found.setdefault(name, {})[_text(entry.get(1, b""))] = _value(entry.get(2, b""), value[2:])
+            obj.setdefault(name, {})[_text(entry.get(1, b""))] = _value(entry.get(2, b""), value[2:])
         elif not name:
-            found |= _message(_bytes(raw), value)
+            obj |= _message(_bytes(raw), value)
         else:
             each = _value(raw, value)
             if each not in ("", None):
-                found[name] = each
-    return found
+                obj[name] = each
+    return obj
 
 
 def _value(raw: int | bytes, kind: str) -> Any:
@@ -123,8 +123,8 @@ def _fields(data: bytes) -> Iterator[_Field]:
         message.ParseFromString(data)
     except DecodeError as error:
         raise _Malformed(str(error)) from error
-    found: Any = UnknownFieldSet(message)
-    for each in found:
+    unknown_fields: Any = UnknownFieldSet(message)
+    for each in unknown_fields:
         if not isinstance(each.data, int | bytes):
             raise _Malformed("a group")
         yield each.field_number, each.data

@@ -66,8 +66,8 @@ class Store:
         Raises:
           StatusError: 404.
         """
-        found: Object = clone(self.record(resource, namespace, name).object)
-        return found
+        obj: Object = clone(self.record(resource, namespace, name).object)
+        return obj
 
     def find(self, resource: ResourceType, namespace: str, name: str) -> Object | None:
         """Return one object, shared, or None when there is no such object."""
@@ -103,12 +103,12 @@ class Store:
 
     def dependents(self, uid: str) -> Sequence[tuple[ResourceType, Object]]:
         """Everything whose ownerReferences name `uid`, shared."""
-        found = []
+        keys = []
         for key, namespace, name in sorted(self._dependents.get(uid, ())):
             resource, record = self.resources.stored(key), self._tables[key].objects.get((namespace, name))
             if resource is not None and record is not None:
-                found.append((resource, record.object))
-        return found
+                keys.append((resource, record.object))
+        return keys
 
     def watch(
         self, resource: ResourceType, namespace: str = "", since: int | None = None, test: Test | None = None

@@ -154,8 +154,8 @@ class Table:
 
     def select(self, namespace: str, test: Test | None) -> list[ObjectState]:
         """Return objects in order of namespace and name; of all namespaces when `namespace` is empty."""
-        found = [self.objects[key] for key in sorted(self.objects) if namespace in ("", key[0])]
-        return found if test is None else [record for record in found if test(record.object)]
+        selected = [self.objects[key] for key in sorted(self.objects) if namespace in ("", key[0])]
+        return selected if test is None else [record for record in selected if test(record.object)]
 
     def watch(self, namespace: str, since: int | None, test: Test | None) -> Watch:
         """Return a watch over this table.

@@ -43,10 +43,10 @@ class GarbageCollector(Follower):
                 self._collect(kind, dependent)
             for reference in obj["metadata"].get("ownerReferences") or ():
                 # An owner in foreground deletion waits for the end of its dependents.
-                found = self._owner(reference, obj["metadata"].get("namespace", ""))
-                metadata = found[1]["metadata"] if found is not None else {}
-                if found and "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ()):
-                    self._delete_in_foreground(*found)
+                owner = self._owner(reference, obj["metadata"].get("namespace", ""))
+                metadata = owner[1]["metadata"] if owner is not None else {}
+                if owner and "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ()):
+                    self._delete_in_foreground(*owner)
             return
         finalizers = obj["metadata"].get("finalizers") or ()
         if "deletionTimestamp" in obj["metadata"] and FOREGROUND in finalizers:
@@ -80,8 +80,8 @@ class GarbageCollector(Follower):
                 continue
             blocking = blocking or bool(reference.get("blockOwnerDeletion"))
             if "deletionTimestamp" not in dependent["metadata"]:
-                found = dependent["metadata"]["uid"]
-                self._store.delete(kind, *key_of(dependent), propagation="Foreground", uid=found)
+                dependent_uid = dependent["metadata"]["uid"]
+                self._store.delete(kind, *key_of(dependent), propagation="Foreground", uid=dependent_uid)
         # Some dependents were removed at once rather than marked: check what is left.
         if not blocking or not self._store.dependents(uid):
             self._finish(resource, owner, FOREGROUND)

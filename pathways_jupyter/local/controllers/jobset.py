@@ -212,12 +212,12 @@ class Verdict(Enum):
 
 def judge(jobset: Object, status: Object, jobs: Sequence[Object]) -> tuple[Verdict, str, str]:
     """Decide what the failed Jobs among `jobs` mean for the JobSet; return the action, its reason and a message."""
-    failed = [(job, found) for job in jobs if (found := condition(job.get("status", {}), "Failed")) is not None]
+    failed = [(job, failure) for job in jobs if (failure := condition(job.get("status", {}), "Failed")) is not None]
     if not failed:
         return Verdict.GO_ON, "", ""
-    job, found = min(failed, key=lambda each: str(each[1]["lastTransitionTime"]))
+    job, failure = min(failed, key=lambda each: str(each[1]["lastTransitionTime"]))
     replicated = job["metadata"]["labels"][names.REPLICATED_JOB_LABEL]
-    message = f"job {job['metadata']['name']} failed: {found.get('message', '')}"
+    message = f"job {job['metadata']['name']} failed: {failure.get('message', '')}"
     policy = jobset["spec"].get("failurePolicy")
     if policy is None:
         return Verdict.FAIL, "FailedJobs", message
@@ -227,8 +227,8 @@ def judge(jobset: Object, status: Object, jobs: Sequence[Object]) -> tuple[Verdi
         patterns = rule.get("onJobFailureMessagePatterns") or ()
         targets = rule.get("targetReplicatedJobs") or ()
         if (
-            (not reasons or found.get("reason") in reasons)
-            and (not patterns or any(re.search(each, found.get("message", "")) for each in patterns))
+            (not reasons or failure.get("reason") in reasons)
+            and (not patterns or any(re.search(each, failure.get("message", "")) for each in patterns))
             and (not targets or replicated in targets)
         ):
             action = Verdict(rule["action"])

@@ -79,15 +79,15 @@ class KueueController(Reconciler):
         # The same name for the same job, so that it cannot get two.
         digest = hashlib.sha256(metadata["uid"].encode()).hexdigest()[:5]
         name = f"{kind.kind.lower()}-{metadata['name']}"[:57] + f"-{digest}"
-        found = self._store.find(WORKLOADS, metadata["namespace"], name)
-        if found is None:
+        workload = self._store.find(WORKLOADS, metadata["namespace"], name)
+        if workload is None:
             spec: Object = {"queueName": marks[names.QUEUE_LABEL], "podSets": _pod_sets(job), "priority": 0}
             if priority := self._store.find(PRIORITIES, "", marks.get(names.PRIORITY_LABEL, "")):
                 spec["priority"] = priority["value"]
             marked = {names.QUEUED_UID_LABEL: metadata["uid"]}
-            about = {"name": name, "labels": marked, "ownerReferences": [reference_to(job)]}
-            found = self._store.create(WORKLOADS, {"metadata": about, "spec": spec}, namespace=metadata["namespace"])
-        return {"status": {}, **clone(found)}
+            meta = {"name": name, "labels": marked, "ownerReferences": [reference_to(job)]}
+            workload = self._store.create(WORKLOADS, {"metadata": meta, "spec": spec}, namespace=metadata["namespace"])
+        return {"status": {}, **clone(workload)}
 
     def _cluster_queue(self, workload: Object) -> str:
         """Return the queue whose quota a Workload has or waits for; empty when there is none."""
@@ -177,9 +177,9 @@ def pending(store: Store, namespace: str, queue: str) -> Object:
         if local is None or local["spec"]["clusterQueue"] != cluster:
             continue
         if (metadata["namespace"], name) == (namespace, queue):
-            about = {key: metadata[key] for key in ("name", "namespace", "ownerReferences")}
+            meta = {key: metadata[key] for key in ("name", "namespace", "ownerReferences")}
             positions = {"positionInClusterQueue": position, "positionInLocalQueue": len(items)}
-            items.append({"metadata": about, "priority": each["spec"]["priority"], "localQueueName": name, **positions})
+            items.append({"metadata": meta, "priority": each["spec"]["priority"], "localQueueName": name, **positions})
     return {"kind": "PendingWorkloadsSummary", "apiVersion": VISIBLE_QUEUES.api_version, "items": items}
 
 
@@ -220,13 +220,13 @@ def _reserve(workload: Object, queue: str) -> None:
 
 def _pod_sets(job: Object) -> list[Object]:
     """Return the pods of a Job, or of each replicated job of a JobSet."""
-    found = []
+    pod_sets = []
     for part in job["spec"].get("replicatedJobs") or [{"name": "main", "template": job}]:
         # A JobSet is taken whose template is empty: its Jobs are refused.
         spec = part["template"].get("spec") or {}
         count = part.get("replicas", 1) * pods_at_once(spec)
-        found.append({"name": part["name"], "count": count, "template": spec.get("template") or {}})
-    return found
+        pod_sets.append({"name": part["name"], "count": count, "template": spec.get("template") or {}})
+    return pod_sets
 
 
 def _requests(pod_sets: Iterable[Object]) -> Amounts:

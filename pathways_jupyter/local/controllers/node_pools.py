@@ -116,8 +116,8 @@ class NodePoolController(Reconciler):
         if not any(each.get("reason") == "Unschedulable" for each in status.get("conditions") or ()):
             return False
         name = labels_of(pod).get(names.JOBSET_NAME_LABEL)
-        found = self._store.find(JOBSETS, metadata["namespace"], name) if name else None
-        return found is not None and not {names.EMBEDDED_LABEL, names.SERVICE_LABEL} & set(labels_of(found))
+        jobset = self._store.find(JOBSETS, metadata["namespace"], name) if name else None
+        return jobset is not None and not {names.EMBEDDED_LABEL, names.SERVICE_LABEL} & set(labels_of(jobset))
 
 
 def _wanted(waiting: Iterable[Object]) -> Counter[_Kind]:

@@ -45,14 +45,14 @@ class NodeController(Reconciler):
         self,
         store: Store,
         recorder: Recorder,
-        wanted: Sequence[Object],
+        declared: Sequence[Object],
         *,
         address: Callable[[str], str],
         repair_seconds: float = REPAIR_SECONDS,
     ) -> None:
         super().__init__(store, {NODES: itself, PODS: _node_of})
         self._recorder = recorder
-        self._wanted = {node["metadata"]["name"]: node for node in wanted}
+        self._wanted = {node["metadata"]["name"]: node for node in declared}
         self._address = address
         self._repair_seconds = repair_seconds
         self._missing: dict[str, float] = {}

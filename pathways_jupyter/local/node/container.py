@@ -270,8 +270,8 @@ class Container:
     def _locate(self, argv: list[str], environment: dict[str, str]) -> None:
         directory = self._directory()
         name = argv[0] if argv else ""
-        found = (directory / name).is_file() if "/" in name else shutil.which(name, path=environment["PATH"])
-        if not found:
+        is_there = (directory / name).is_file() if "/" in name else shutil.which(name, path=environment["PATH"])
+        if not is_there:
             where = "no such file or directory" if "/" in name else "executable file not found in $PATH"
             raise FileNotFoundError(f'exec: "{name}": {where}')
 

@@ -147,12 +147,12 @@ def _value(source: Object, container: Object, pod: Object, store: Store) -> str 
 
 
 def _data(store: Store, resource: ResourceType, namespace: str, reference: Object) -> dict[str, str]:
-    found = store.find(resource, namespace, reference.get("name", ""))
-    if found is None:
+    source = store.find(resource, namespace, reference.get("name", ""))
+    if source is None:
         if reference.get("optional"):
             return {}
         raise SpecError(f'{resource.singular} "{reference.get("name", "")}" not found')
-    data = found.get("data") or {}
+    data = source.get("data") or {}
     if resource is SECRETS:
         return {key: base64.b64decode(value).decode("utf-8", "surrogateescape") for key, value in data.items()}
     return dict(data)

@@ -135,13 +135,13 @@ class Kubelet:
         timestamps: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """See :meth:`pathways_jupyter.local.apiserver.pod_subresources.PodRuntime.logs`."""
-        found = self._container(uid, container)
-        log = found.previous if previous else found.log
+        one = self._container(uid, container)
+        log = one.previous if previous else one.log
         if log is None and previous:
-            raise LookupError(f'previous terminated container "{found.name}" in pod "{self._pods[uid].name}" not found')
+            raise LookupError(f'previous terminated container "{one.name}" in pod "{self._pods[uid].name}" not found')
         if log is None:
-            reason = found.state.get("waiting", {}).get("reason", "ContainerCreating")
-            raise LookupError(f'container "{found.name}" in pod "{self._pods[uid].name}" is waiting to start: {reason}')
+            reason = one.state.get("waiting", {}).get("reason", "ContainerCreating")
+            raise LookupError(f'container "{one.name}" in pod "{self._pods[uid].name}" is waiting to start: {reason}')
         return log.read(follow=follow, tail=tail, since=since, timestamps=timestamps)
 
     async def exec(self, uid: str, container: str, command: list[str], *, stdin: bool, tty: bool) -> Exec:

@@ -38,10 +38,10 @@ def mount(
         claim = claims.get(each["name"])
         if claim is None:
             continue
-        found = store.find(PERSISTENT_VOLUME_CLAIMS, pod["metadata"]["namespace"], claim)
-        if found is None:
+        claim_object = store.find(PERSISTENT_VOLUME_CLAIMS, pod["metadata"]["namespace"], claim)
+        if claim_object is None:
             raise SpecError(f'persistentvolumeclaim "{claim}" not found')
-        source = _volume(directory, found) / str(each.get("subPath") or "")
+        source = _volume(directory, claim_object) / str(each.get("subPath") or "")
         source.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = str(each["mountPath"]).rstrip("/")
         link = root / path.lstrip("/")

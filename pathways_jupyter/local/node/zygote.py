@@ -71,8 +71,8 @@ def function_name(function: Callable[..., object]) -> str:
 
 def _function(name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
+    resolved: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return resolved
 
 
 def _signal(pid: int, number: int, *, group: bool = True) -> None:

@@ -126,18 +126,18 @@ class Slices:
 
     def add(self, host: RegisteredHost) -> InventorySlice:
         """Register a worker, and return its slice."""
-        found = self.slices[host.slice_index]
-        found.hosts[host.index] = host
-        return found
+        target = self.slices[host.slice_index]
+        target.hosts[host.index] = host
+        return target
 
     def remove(self, host: RegisteredHost) -> InventorySlice | None:
         """Remove a worker, and return its slice; None when it has been removed already."""
-        found = self.slices[host.slice_index]
-        if found.hosts.get(host.index) is not host:
+        target = self.slices[host.slice_index]
+        if target.hosts.get(host.index) is not host:
             return None
-        del found.hosts[host.index]
-        found.stopped_hosts.discard(host.index)
-        return found
+        del target.hosts[host.index]
+        target.stopped_hosts.discard(host.index)
+        return target
 
     def impossible(self, request: SliceRequest) -> str:
         """Return the reason why a request can never be met; empty when it can, sooner or later."""

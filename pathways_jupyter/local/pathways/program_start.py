@@ -58,10 +58,10 @@ def instance_list(text: str) -> list[InstanceType]:
     Raises:
       ConfigError: One is not in the catalogue, or there is none.
     """
-    found = [tpu.parse_instance_type(each) for each in text.split(",") if each.strip()]
-    if not found:
+    instances = [tpu.parse_instance_type(each) for each in text.split(",") if each.strip()]
+    if not instances:
         raise ConfigError("No slices were requested.", hint="For example: --virtual_slices=tpuv6e:2x2,tpuv6e:2x2")
-    return found
+    return instances
 
 
 def set_xla_flags() -> None:

@@ -217,9 +217,9 @@ class _Function:
         devices: list[list[int]] = []
         parts: list[memoryview] = []
         for declared, value in zip(self._outputs, results, strict=True):
-            found = self._result(declared, value)
-            devices.append(list(found))
-            for shard in map(np.asarray, found.values()):
+            result = self._result(declared, value)
+            devices.append(list(result))
+            for shard in map(np.asarray, result.values()):
                 if shard.dtype.kind == "T":
                     parts.append(sidecar_protocol.pack_strings([word.encode() for word in shard.ravel().tolist()]))
                 else:

@@ -102,10 +102,10 @@ def outcome(directory: str) -> dict[str, Any] | None:
     running = is_running(directory)
     try:
         with open(f"{directory}/{EXIT}") as file:
-            found = json.load(file)
+            result = json.load(file)
     except (OSError, ValueError):
         return None if running else {"code": -signal.SIGKILL, "why": "lost"}
-    return found if isinstance(found, dict) else None
+    return result if isinstance(result, dict) else None
 
 
 def _become_keeper(directory: str, spec: dict[str, Any], ready: int) -> None:
@@ -192,8 +192,8 @@ class _Keeper:
         # is left when it has no child, which needs no look at all processes of the host.
         while self._reap():
             # Empty if the last one ends, or loses its parent, during the look.
-            if found := processes.descendants():
-                return found
+            if left := processes.descendants():
+                return left
         return set()
 
     def _reap(self) -> bool:

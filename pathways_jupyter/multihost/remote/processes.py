@@ -20,12 +20,12 @@ _KILL_SECONDS = 5.0
 def of_run(run: str) -> set[int]:
     """Return the processes that carry the mark of a run."""
     mark = f"{MARK}={run}".encode()
-    found = set()
+    pids = set()
     for pid in _all():
         with contextlib.suppress(OSError):
             if _runs(pid) and mark in _read(f"/proc/{pid}/environ").split(b"\0"):
-                found.add(pid)
-    return found - {os.getpid()}
+                pids.add(pid)
+    return pids - {os.getpid()}
 
 
 def descendants() -> set[int]:
@@ -35,13 +35,13 @@ def descendants() -> set[int]:
         with contextlib.suppress(OSError, IndexError):
             parent = int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(pid)
-    found, waiting = set(), [os.getpid()]
+    pids, waiting = set(), [os.getpid()]
     while waiting:
         for child in children.get(waiting.pop(), ()):
             waiting.append(child)
             if _runs(child):
-                found.add(child)
-    return found
+                pids.add(child)
+    return pids
 
 
 def holders(devices: Iterable[str]) -> dict[int, str]:
@@ -53,16 +53,16 @@ def holders(devices: Iterable[str]) -> dict[int, str]:
     # Most hosts have no such device, and are not searched.
     folders = {os.path.dirname(each) for each in beginnings}
     there = [f"{folder}/{name}" for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)]
-    found: dict[int, str] = {}
+    by_directory: dict[int, str] = {}
     if not any(each.startswith(beginnings) for each in there):
-        return found
+        return by_directory
     for pid in _all():
         # A process may end meanwhile.
         with contextlib.suppress(OSError):
             opened = (os.readlink(f"/proc/{pid}/fd/{each}") for each in os.listdir(f"/proc/{pid}/fd"))
             if _runs(pid) and any(each.startswith(beginnings) for each in opened):
-                found[pid] = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
-    return found
+                by_directory[pid] = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    return by_directory
 
 
 def end(find: Callable[[], Iterable[int]], grace: float, between: Callable[[], object] = lambda: None) -> None:

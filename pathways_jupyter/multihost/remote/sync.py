@@ -145,21 +145,21 @@ class Sync:
             stamp = _stamp(f"{self._directory}/{path}")
             if self._before.get(path) == [content, *stamp] and (kind == LINK or stamp[2] & 0o777 == mode):
                 self._now[path] = [content, *stamp]
-        wanted = {
+        entries = {
             content: None for path, kind, _, content, _ in self._entries if kind == FILE and path not in self._now
         }
         records = [self._record]
         with contextlib.suppress(FileNotFoundError):
-            found = sorted(os.scandir(self._records), key=lambda each: each.stat().st_mtime, reverse=True)
-            records += [each.path for each in found if each.path != self._record][:_OTHER_RUNS]
+            earlier = sorted(os.scandir(self._records), key=lambda each: each.stat().st_mtime, reverse=True)
+            records += [each.path for each in earlier if each.path != self._record][:_OTHER_RUNS]
         for record in records:
-            if len(self._sources) == len(wanted):
+            if len(self._sources) == len(entries):
                 break
             directory, files = _read(record)
             for path, (content, *stamp) in files.items():
-                if content in wanted and content not in self._sources and _stamp(f"{directory}/{path}") == stamp:
+                if content in entries and content not in self._sources and _stamp(f"{directory}/{path}") == stamp:
                     self._sources[content] = (f"{directory}/{path}", stamp)
-        self.missing = [each for each in wanted if each not in self._sources]
+        self.missing = [each for each in entries if each not in self._sources]
         return self.missing
 
     def receive(self, stream: Any) -> None:
@@ -276,8 +276,8 @@ def _read(path: str) -> tuple[str, Record]:
     """Return the directory of a record, and its files; nothing if there is none."""
     try:
         with open(path) as file:
-            found = json.load(file)
-        return found["directory"], found["files"]
+            record = json.load(file)
+        return record["directory"], record["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return "", {}
 
@@ -285,7 +285,7 @@ def _read(path: str) -> tuple[str, Record]:
 def _stamp(path: str) -> list[int]:
     """Return what changes when a file is changed, also by a program that sets its time back; zeros without a file."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return [0, 0, 0, 0, 0]
-    return [found.st_mtime_ns, found.st_size, found.st_mode, found.st_ino, found.st_ctime_ns]
+    return [status.st_mtime_ns, status.st_size, status.st_mode, status.st_ino, status.st_ctime_ns]

@@ -80,7 +80,7 @@ def current(job: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 def _conditions(before: Mapping[str, Any], state: str, source: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
     """Return the conditions of a job in `state`: that one is True, earlier ones are False, others are absent."""
     previous = {each["type"]: each for each in before.get("conditions") or ()}
-    found = []
+    conditions = []
     for kind in CONDITIONS:
         holds = kind == state
         if not holds and kind not in previous:
@@ -90,7 +90,7 @@ def _conditions(before: Mapping[str, Any], state: str, source: Mapping[str, Any]
         reason = source.get("reason") or kind if holds else old.get("reason") or kind
         message = str(source.get("message") or "") if holds else f"the job is {state.lower()}"
         time = (source.get("lastTransitionTime") or now) if holds else now
-        found.append(
+        conditions.append(
             {
                 "type": kind,
                 "status": str(holds),
@@ -99,4 +99,4 @@ def _conditions(before: Mapping[str, Any], state: str, source: Mapping[str, Any]
                 "lastTransitionTime": time if changed else old.get("lastTransitionTime", time),
             }
         )
-    return found
+    return conditions

@@ -193,10 +193,10 @@ def main_container(manifest: Mapping[str, Any]) -> str:
     if manifest["kind"] == definition.KIND:
         controller = (manifest.get("spec") or {}).get("controller") or {}
         return str(controller.get("mainContainerName") or definition.MAIN_CONTAINER)
-    found = [str(each.get("name")) for each in _head_pod(manifest).get("containers") or ()]
+    containers = [str(each.get("name")) for each in _head_pod(manifest).get("containers") or ()]
     # Other tools give it a name of their own.
-    found = [each for each in found if each not in _PROGRAMS]
-    return found[0] if found and definition.MAIN_CONTAINER not in found else definition.MAIN_CONTAINER
+    containers = [each for each in containers if each not in _PROGRAMS]
+    return containers[0] if containers and definition.MAIN_CONTAINER not in containers else definition.MAIN_CONTAINER
 
 
 def pod_info(pod: Mapping[str, Any]) -> PodInfo:
@@ -234,16 +234,16 @@ def role(pod: Mapping[str, Any]) -> str:
 
 def stuck(pods: Iterable[Mapping[str, Any]]) -> str:
     """Return why a job does not start: its pod with the most serious reason; empty if all are only starting."""
-    found = []
+    reasons = []
     for pod in pods:
         reason, message = waiting(pod)
         if reason in FATAL_REASONS or reason == UNSCHEDULABLE:
             explanation = ": ".join(filter(None, (FATAL_REASONS.get(reason), message)))
-            found.append((reason not in FATAL_REASONS, role(pod), f"{reason}: {explanation}".removesuffix(": ")))
-    if not found:
+            reasons.append((reason not in FATAL_REASONS, role(pod), f"{reason}: {explanation}".removesuffix(": ")))
+    if not reasons:
         return ""
-    _, which, why = min(found)
-    others = f" (and {text.count(len(found) - 1, 'more pod')})" if len(found) > 1 else ""
+    _, which, why = min(reasons)
+    others = f" (and {text.count(len(reasons) - 1, 'more pod')})" if len(reasons) > 1 else ""
     return f"{which}: {why}{others}"
 
 
@@ -255,9 +255,9 @@ def refused(events: Sequence[Mapping[str, Any]], lacking: Mapping[str, float]) -
       lacking: The uids of these objects, and when each made its last part; a warning from before that is settled.
     """
     for each in reversed(events):
-        found, uid = event_info(each), str((each.get("involvedObject") or {}).get("uid"))
-        if found.warning and uid in lacking and found.time >= lacking[uid]:
-            return f"{found.about}: {found.reason}: {found.message}"
+        event, uid = event_info(each), str((each.get("involvedObject") or {}).get("uid"))
+        if event.warning and uid in lacking and event.time >= lacking[uid]:
+            return f"{event.about}: {event.reason}: {event.message}"
     return ""
 
 
@@ -309,7 +309,7 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Co
       message: The cluster's own message, which often names the Job whose pods failed.
       main: The container of the job's program.
     """
-    found = []
+    failures = []
     for pod in pods:
         named = (untrusted.label(pod, "job-name") or "-") in message
         phase = (pod.get("status") or {}).get("phase")
@@ -326,10 +326,10 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Co
                 rank = _Rank.NEVER_STARTED
             else:
                 continue
-            found.append((not named, rank, str(ended.get("finishedAt")), name != main, name, pod, state))
-    if not found:
+            failures.append((not named, rank, str(ended.get("finishedAt")), name != main, name, pod, state))
+    if not failures:
         return None
-    *_, name, pod, state = min(found, key=lambda each: each[:5])
+    *_, name, pod, state = min(failures, key=lambda each: each[:5])
     where = role(pod)
     position = "" if where == "head" and name == main else f"{where}, container {name}"
     # The kubelet's own reason to end a pod, such as Evicted, explains the exit codes of its containers.

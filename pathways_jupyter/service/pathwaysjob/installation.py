@@ -209,5 +209,5 @@ def image(base: str, folder: Path, *, push: str = "", wheel: Path | None = None)
 
 def requirements() -> list[str]:
     """Return the requirements of this package that an operator needs, with their versions."""
-    found = metadata.requires(_PACKAGE) or []
-    return [each for each in found if ";" not in each and re.split(r"[^\w.-]", each)[0].lower() in _IMPORTED]
+    listed = metadata.requires(_PACKAGE) or []
+    return [each for each in listed if ";" not in each and re.split(r"[^\w.-]", each)[0].lower() in _IMPORTED]

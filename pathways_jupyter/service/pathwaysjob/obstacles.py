@@ -24,13 +24,13 @@ def unset_references(containers: Iterable[Mapping[str, Any]]) -> tuple[str, ...]
 
     Kubernetes leaves them as they stand. Those of other containers are no mistake: to a shell ``$(date)`` is a command.
     """
-    found = (
+    missing = (
         f"{container['name']}: $({name})"
         for container in containers
         if container.get("name") in _PROGRAMS
         for name in _unset(container)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(missing))
 
 
 def _unset(container: Mapping[str, Any]) -> Iterator[str]:
@@ -40,9 +40,9 @@ def _unset(container: Mapping[str, Any]) -> Iterator[str]:
     known: set[str] = set()
 
     def unknown(text: object) -> Iterator[str]:
-        for found in _REFERENCE.finditer(str(text)):
-            if found["name"] and found["name"] not in known and not _OF_SERVICES.fullmatch(found["name"]):
-                yield found["name"]
+        for match in _REFERENCE.finditer(str(text)):
+            if match["name"] and match["name"] not in known and not _OF_SERVICES.fullmatch(match["name"]):
+                yield match["name"]
 
     for variable in container.get("env") or ():
         # A variable may refer to those before it.

@@ -65,8 +65,8 @@ def new(
         "customComponents": [sidecar] if sidecar_image else None,
     }
     metadata = _without_empty({"name": name, "labels": queues.labels(queue, priority)})
-    about = {"apiVersion": definition.API_VERSION, "kind": definition.KIND, "metadata": metadata}
-    return {**about, "spec": _without_empty(spec)}
+    manifest = {"apiVersion": definition.API_VERSION, "kind": definition.KIND, "metadata": metadata}
+    return {**manifest, "spec": _without_empty(spec)}
 
 
 async def apply(
@@ -149,8 +149,8 @@ async def _check_pod(
     except ApiError as error:
         refused = _invalid(error, pod_of_job=True)
         problems = refused.problems if isinstance(refused, InvalidJob) else ()
-        if found := [each for each in problems if each.path.startswith(_TEMPLATE)]:
-            raise validation.refusal(found) from error
+        if wrong := [each for each in problems if each.path.startswith(_TEMPLATE)]:
+            raise validation.refusal(wrong) from error
         # For example because the user may not create Jobs: that is no fault of the pod.
         return str(error).rstrip(".")
     return ""
@@ -171,8 +171,8 @@ def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool, labe
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
         raise InvalidJob("The job has no name.", [Problem("metadata", "it has no name")], hint="Add metadata.name.")
     validation.check(manifest)
-    if found := [*validation.unreplaced(manifest)] or [*validation.unfit(manifest)]:
-        raise validation.refusal(found)
+    if wrong := [*validation.unreplaced(manifest)] or [*validation.unfit(manifest)]:
+        raise validation.refusal(wrong)
     body = {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
     if labels:
         body["metadata"]["labels"] = {**(metadata.get("labels") or {}), **labels}
@@ -218,7 +218,7 @@ def _invalid(error: ApiError, *, pod_of_job: bool = False) -> ApiError | Invalid
         listed = _POD_OF_JOB.sub(_TEMPLATE, listed)
     problems = [Problem(path, validation.unknown_field(path)) for path in _EXTRA.findall(listed)]
     if not problems:
-        starts = [*((found.start(), found[1]) for found in _PATH.finditer(listed)), (len(listed), "")]
+        starts = [*((match.start(), match[1]) for match in _PATH.finditer(listed)), (len(listed), "")]
         problems = [
             Problem(path, re.sub(r"[, \[]+\"?$", "", listed[start + len(path) : end]).lstrip(' :"'))
             for (start, path), (end, _) in pairwise(starts)

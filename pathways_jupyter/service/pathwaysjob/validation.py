@@ -73,9 +73,9 @@ def check(manifest: Mapping[str, Any], *, strict: bool = False) -> None:
     Raises:
       InvalidJob: It does not.
     """
-    found = list(_problems(definition.schema(), dict(manifest), "", strict))
-    if found:
-        raise refusal(found)
+    problems = list(_problems(definition.schema(), dict(manifest), "", strict))
+    if problems:
+        raise refusal(problems)
 
 
 def unreplaced(manifest: Any, path: str = "") -> Iterator[Problem]:
@@ -88,12 +88,12 @@ def unreplaced(manifest: Any, path: str = "") -> Iterator[Problem]:
             yield from unreplaced(each, f"{path}[{number}]")
     elif (
         isinstance(manifest, str)
-        and (found := _VARIABLE.search(manifest)) is not None
+        and (match := _VARIABLE.search(manifest)) is not None
         # An environment variable may have one among its text; one that is nothing else was meant for a script.
-        and (_PROGRAM.search(path) is None or (path.endswith(".value") and found[0] == manifest))
+        and (_PROGRAM.search(path) is None or (path.endswith(".value") and match[0] == manifest))
     ):
-        where = "" if found[0] == manifest else f" in {_shown(manifest)}"
-        yield Problem(path, f"nothing replaced the variable {found[0]}{where}")
+        where = "" if match[0] == manifest else f" in {_shown(manifest)}"
+        yield Problem(path, f"nothing replaced the variable {match[0]}{where}")
 
 
 def unfit(manifest: Mapping[str, Any]) -> Iterator[Problem]:
@@ -183,8 +183,8 @@ def _shown(value: Any) -> str:
 def _meant(kind: str, value: Any, path: str) -> str:
     """Suggest what to write instead, as the end of a sentence; empty where nothing is likely."""
     if isinstance(value, str):
-        if (found := _VARIABLE.search(value)) is not None:
-            return f", in which nothing replaced the variable {found[0]}"
+        if (match := _VARIABLE.search(value)) is not None:
+            return f", in which nothing replaced the variable {match[0]}"
         if kind == "quantity":
             return f"; write {_quantity(value)}"
         if kind == "integer" and re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
@@ -211,10 +211,10 @@ def _words(line: str) -> str:
 
 def _quantity(text: str) -> str:
     """Return the quantity that is written wrongly in `text`, or examples."""
-    found = re.fullmatch(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))\s*([kKmMgGtTpPeE]?)(i?)[bB]?(?:ytes)?\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))\s*([kKmMgGtTpPeE]?)(i?)[bB]?(?:ytes)?\s*", text)
+    if match is None:
         return "a number with a unit, such as 500m, 16G or 16Gi"
-    number, unit, binary = found.groups()
+    number, unit, binary = match.groups()
     unit = unit.upper()
     # Only in decimal is a thousand a small letter.
     return number + (f"{unit}i" if binary and unit else "k" if unit == "K" else unit)

@@ -61,14 +61,14 @@ class _Loader(yaml.SafeLoader):
         raise yaml.composer.ComposerError(None, None, problem, mark)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        found = super().construct_mapping(node, deep=deep)
+        mapping = super().construct_mapping(node, deep=deep)
         # JSON has no other keys.
-        return {json.dumps(key) if isinstance(key, int | float) else key: value for key, value in found.items()}
+        return {json.dumps(key) if isinstance(key, int | float) else key: value for key, value in mapping.items()}
 
     def construct_number(self, node: yaml.ScalarNode) -> float:
         # JSON of kubectl's has no point in a whole number.
-        found: float = self.construct_yaml_float(node)
-        return int(found) if found.is_integer() and abs(found) < _MOST_EXACT else found
+        value: float = self.construct_yaml_float(node)
+        return int(value) if value.is_integer() and abs(value) < _MOST_EXACT else value
 
 
 # As kubectl's reader of YAML has it: dates and sexagesimal numbers such as 22:22 are texts, `y` and `n` are true and
@@ -130,21 +130,21 @@ def line_of(text: str, path: str) -> int:
     except (yaml.YAMLError, RecursionError):
         return 1
     line, rest = 1, f".{path}"
-    while (found := _child(node, rest)) is not None:
-        key, node, rest = found
+    while (child := _child(node, rest)) is not None:
+        key, node, rest = child
         line = key.start_mark.line + 1
     return line
 
 
 def _child(node: Any, path: str) -> tuple[Any, Any, str] | None:
     """Return the key and the value to which a path leads first, and the rest of the path."""
-    found = []
+    pairs = []
     if isinstance(node, yaml.SequenceNode):
-        found = [(f"[{number}]", each, each) for number, each in enumerate(node.value)]
+        pairs = [(f"[{number}]", each, each) for number, each in enumerate(node.value)]
     elif isinstance(node, yaml.MappingNode):
         # Of a map, API servers write a key in brackets too; a key may have dots.
-        found = [(step, key, each) for key, each in node.value for step in (f".{key.value}", f"[{key.value}]")]
-    for step, key, value in sorted(found, key=lambda each: -len(each[0])):
+        pairs = [(step, key, each) for key, each in node.value for step in (f".{key.value}", f"[{key.value}]")]
+    for step, key, value in sorted(pairs, key=lambda each: -len(each[0])):
         if path.startswith(step) and path[len(step) : len(step) + 1] in ("", ".", "["):
             return key, value, path[len(step) :]
     return None

@@ -122,9 +122,9 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
     client = None if device is None else device.client
     if client is not None and client in _lost:
         face, session = Face.SCRIPT if process.shell() is None else Face.NOTEBOOK, process.session()
-        found = None if session is None else session.verdict(SessionCommand.USE)
-        if found is not None and found.does is Does.REFUSES:
-            why, next_step = f"{device}: {found.sentence}", found.hint
+        answer = None if session is None else session.verdict(SessionCommand.USE)
+        if answer is not None and answer.does is Does.REFUSES:
+            why, next_step = f"{device}: {answer.sentence}", answer.hint
         else:
             # That of an earlier proxy, or of an earlier session.
             why = f"{device} belongs to a proxy that is gone."

@@ -48,7 +48,7 @@ class Switched:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _JaxState:
     """JAX's state before the switch: clients (none if it was not initialized), settings and ``proxy`` factory.
 
     Attributes:
@@ -73,7 +73,7 @@ class JaxSwitch:
     """
 
     def __init__(self) -> None:
-        self._found: _Found | None = None
+        self._replaced: _JaxState | None = None
         self._client: Any = None
         self._silenced: silenced_logs.SilencedLogs | None = None
         self._emptied = False
@@ -92,7 +92,7 @@ class JaxSwitch:
     @property
     def active(self) -> bool:
         """Return whether JAX's default devices are the proxy's."""
-        return self._found is not None
+        return self._replaced is not None
 
     @property
     def elsewhere(self) -> str:
@@ -155,23 +155,23 @@ class JaxSwitch:
                 client = _make_client(target, timeout, self._outcome, secure=secure)
             finally:
                 self._outcome = None
-            found = self._found or _present_state(internals)
+            state = self._replaced or _present_state(internals)
             variables = namespace or {}
             switched = Switched(
                 unusable=self._all_arrays(variables),
-                left=tuple(uncommitted_arrays(found.clients.values(), variables) if not self._found else ()),
+                left=tuple(uncommitted_arrays(state.clients.values(), variables) if not self._replaced else ()),
             )
             retired = self._retire()
             try:
                 # Set these before JAX is touched: wherever this is interrupted from here on, deactivate() can undo it.
-                self._client, self._found, self._silenced = client, found, silence
+                self._client, self._replaced, self._silenced = client, state, silence
                 _clear(internals)
-                _point(internals, client, found, target, lambda: self._replace_cleared(target, timeout, secure=secure))
+                _point(internals, client, state, target, lambda: self._replace_cleared(target, timeout, secure=secure))
                 device_puts.ask_layouts(client)
             except BaseException:
                 self._client = self._silenced = None
-                _restore(internals, found)
-                self._found = None
+                _restore(internals, state)
+                self._replaced = None
                 raise
             finally:
                 retired()
@@ -242,17 +242,17 @@ class JaxSwitch:
         Args:
           namespace: The user's variables, to report those on the proxy's devices.
         """
-        found = self._found
-        if found is None:
+        state = self._replaced
+        if state is None:
             return Switched()
         switched = Switched(unusable=self._all_arrays(namespace))
         retired = self._retire()
         try:
-            _restore(jax_internals.load(), found)
+            _restore(jax_internals.load(), state)
         finally:
             retired()
         # Last, so that an interrupted call can be repeated.
-        self._found = None
+        self._replaced = None
         return switched
 
     def _retire(self) -> Callable[[], None]:
@@ -281,7 +281,7 @@ def _invalidate(client: Any) -> None:
             array.delete()
 
 
-def _present_state(internals: Internals) -> _Found:
+def _present_state(internals: Internals) -> _JaxState:
     import jax
 
     # JAX asks its plugins for platforms at its first use, which may only come while a session serves this one: then the
@@ -289,7 +289,7 @@ def _present_state(internals: Internals) -> _Found:
     jax_platform.register_if_asked()
     bridge = internals.bridge
     with bridge._backend_lock:
-        return _Found(
+        return _JaxState(
             guard=InitializeGuard(PLATFORM),
             clients=dict(bridge._backends),
             default=bridge._default_backend,
@@ -301,7 +301,7 @@ def _present_state(internals: Internals) -> _Found:
         )
 
 
-def _point(internals: Internals, client: Any, found: _Found, target: str, again: Callable[[], Any]) -> None:
+def _point(internals: Internals, client: Any, state: _JaxState, target: str, again: Callable[[], Any]) -> None:
     import jax
 
     bridge, first = internals.bridge, [client]
@@ -310,37 +310,37 @@ def _point(internals: Internals, client: Any, found: _Found, target: str, again:
         # JAX calls this again after a clear_backends() by the user.
         return first.pop() if first else again()
 
-    found.guard.engage()
-    jax.config.update("jax_platforms", ",".join([PLATFORM, *(found.clients or ("cpu",))]))
+    state.guard.engage()
+    jax.config.update("jax_platforms", ",".join([PLATFORM, *(state.clients or ("cpu",))]))
     # It goes before the order of the platforms: with JAX_PLATFORM_NAME=cpu everything would be computed here.
     jax.config.update("jax_platform_name", "")
     jax.config.update("jax_backend_target", target)
-    found.guard.register(PLATFORM, factory, priority=-1, fail_quietly=False)
+    state.guard.register(PLATFORM, factory, priority=-1, fail_quietly=False)
     proxy = bridge._init_backend(PLATFORM)
-    others = found.clients or {"cpu": bridge._init_backend("cpu")}
+    others = state.clients or {"cpu": bridge._init_backend("cpu")}
     with bridge._backend_lock:
         bridge._backends = {PLATFORM: proxy, **others}
         bridge._default_backend = proxy
 
 
-def _restore(internals: Internals, found: _Found) -> None:
+def _restore(internals: Internals, state: _JaxState) -> None:
     import jax
 
     # First: what JAX has compiled and cached is for the proxy's devices, and must not meet others.
     _clear(internals)
     device_puts.ask_layouts(None)
-    found.guard.undo()
-    jax.config.update("jax_platforms", found.platforms)
-    jax.config.update("jax_platform_name", found.platform_name)
-    jax.config.update("jax_backend_target", found.target)
+    state.guard.undo()
+    jax.config.update("jax_platforms", state.platforms)
+    jax.config.update("jax_platform_name", state.platform_name)
+    jax.config.update("jax_backend_target", state.target)
     bridge = internals.bridge
     with bridge._backend_lock:
         bridge._backend_factories.pop(PLATFORM, None)
-        if found.factory is not None:
-            bridge._backend_factories[PLATFORM] = found.factory
-        bridge._backends = dict(found.clients)
-        bridge._default_backend = found.default
-        bridge._backend_errors = dict(found.errors)
+        if state.factory is not None:
+            bridge._backend_factories[PLATFORM] = state.factory
+        bridge._backends = dict(state.clients)
+        bridge._default_backend = state.default
+        bridge._backend_errors = dict(state.errors)
 
 
 def _clear(internals: Internals) -> None:

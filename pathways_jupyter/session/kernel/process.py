@@ -68,14 +68,14 @@ def slice_numbers() -> dict[int, str]:
 
 def namespace() -> dict[str, Any]:
     """Return the notebook's or the script's variables themselves; to set one sets the variable."""
-    found = shell()
-    return vars(sys.modules["__main__"]) if found is None else found.user_ns
+    ipython = shell()
+    return vars(sys.modules["__main__"]) if ipython is None else ipython.user_ns
 
 
 def reserved(name: str) -> str:
     """Return why a variable must not be set to a value from elsewhere, as the end of a sentence; empty if it may be."""
-    found, present = shell(), namespace().get(name)
-    if name.startswith("_") or (found is not None and name in found.user_ns_hidden):
+    ipython, present = shell(), namespace().get(name)
+    if name.startswith("_") or (ipython is not None and name in ipython.user_ns_hidden):
         return "is a name of IPython's own"
     if hasattr(builtins, name) and name not in namespace():
         return "is a name of Python's own"
@@ -84,17 +84,17 @@ def reserved(name: str) -> str:
 
 def outputs() -> dict[int, Any]:
     """Return the values that the notebook's history keeps, as ``Out`` does; none in a script."""
-    found = shell()
-    return dict(found.user_ns.get("_oh") or {}) if found is not None else {}
+    ipython = shell()
+    return dict(ipython.user_ns.get("_oh") or {}) if ipython is not None else {}
 
 
 def variables() -> dict[str, Any]:
     """Return the user's variables by name: the notebook's, or the script's with the locals of its running functions."""
-    found = shell()
-    if found is None:
+    ipython = shell()
+    if ipython is None:
         namespace, hidden = vars(sys.modules["__main__"]), {}
     else:
-        namespace, hidden = found.user_ns, found.user_ns_hidden
+        namespace, hidden = ipython.user_ns, ipython.user_ns_hidden
     own = {name: value for name, value in namespace.items() if not (name in hidden and hidden[name] is value)}
     frame = sys._getframe(1)
     while frame is not None:

@@ -214,8 +214,8 @@ class Session:
         """
         devices = self._require_devices(SessionCommand.SAVE)
         kept = process.variables() if variables is None else variables
-        whole = variables is not None
-        return self.saves.save(name, kept, devices, all_of=whole, notebook=self.record.notebook, report=report)
+        all_of = variables is not None
+        return self.saves.save(name, kept, devices, all_of=all_of, notebook=self.record.notebook, report=report)
 
     def load(
         self, name: str, *, report: Report | None = None, classes: MutableMapping[int, str] | None = None
@@ -352,17 +352,17 @@ class Session:
         Raises:
           SessionError: The session was disconnected, or is suspended.
         """
-        found = self.verdict(SessionCommand.RECONNECT)
+        answer = self.verdict(SessionCommand.RECONNECT)
         # A suspended one is not: a new proxy alone would be a session without its arrays.
-        if found.does is Does.REFUSES and config is None:
-            raise found.error()
+        if answer.does is Does.REFUSES and config is None:
+            raise answer.error()
         if self._side.is_inherited:
             raise SessionError(
                 f"Session {self.id} belongs to the process that this one was forked from.",
                 hint="Reconnect it there, or start this process anew (spawn) and connect in it.",
             )
         if self.state in _OVER or current() is not self:
-            raise found.error()
+            raise answer.error()
         settings = config or self.config
 
         def connected(_: KernelSide) -> Session:
@@ -438,9 +438,9 @@ class Session:
         Raises:
           SessionError: It cannot.
         """
-        found = self.verdict(command)
-        if not found.acts and not (found.does is Does.WAITS and self.state is SessionState.INTERRUPTED):
-            raise found.error()
+        answer = self.verdict(command)
+        if not answer.acts and not (answer.does is Does.WAITS and self.state is SessionState.INTERRUPTED):
+            raise answer.error()
 
     def _require_devices(self, command: SessionCommand) -> tuple[jax.Device, ...]:
         """Return the devices, with which `command` can act.

@@ -133,8 +133,8 @@ def after_supervisor(session: str) -> Callable[[], str]:
     if registry.read(session) is None:
         words = ""
         with contextlib.suppress(OSError):
-            whole = registry.log_path(session).read_text(encoding="utf-8", errors="replace")
-            words = whole[-_LOG_TAIL_CHARACTERS:].strip()
+            log = registry.log_path(session).read_text(encoding="utf-8", errors="replace")
+            words = log[-_LOG_TAIL_CHARACTERS:].strip()
         _remove_orphan_files(session)
         return lambda: f"It ended before the session was started{f': {words}' if words else '.'}"
     sweep = _begin_sweep(session)

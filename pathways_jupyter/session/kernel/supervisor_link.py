@@ -239,8 +239,8 @@ class SupervisorLink:
         if not ended_well and self.state is not SessionState.CLOSED:
             outcome = self._orphaned() if self._orphaned is not None else None
             # In one step with the end: a caller that reconnects on this event must not ask the dead supervisor.
-            about = {"state": SessionState.LOST}
-            lost = Event(EventKind.SUPERVISOR_LOST, "The session's supervisor is gone.", time.time(), about)
+            data = {"state": SessionState.LOST}
+            lost = Event(EventKind.SUPERVISOR_LOST, "The session's supervisor is gone.", time.time(), data)
             self._take(lost, last=True)
         with self._changed.lock:
             self.ended = True

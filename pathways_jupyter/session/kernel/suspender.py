@@ -99,10 +99,10 @@ class Suspender:
           ConfigError: The slices are of another type.
         """
         self.required()
-        found = verdict(self.judged, SessionCommand.RESUME)
+        answer = verdict(self.judged, SessionCommand.RESUME)
         # One that gets a new proxy in another way is waited for, and not one that another thread resumes.
-        if found.does is Does.REFUSES or self._side.transfer is not None:
-            raise found.error()
+        if answer.does is Does.REFUSES or self._side.transfer is not None:
+            raise answer.error()
         changes: dict[str, Any] = {} if wait is None else {"wait": SETTINGS["wait"].check(wait, "wait")}
         if tpu is not None:
             changes["instances"] = SETTINGS["tpu"].check(tpu, "tpu")

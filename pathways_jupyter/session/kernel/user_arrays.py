@@ -67,9 +67,9 @@ def live(client: Any) -> list[Any]:
 
     The parts of an array, which JAX keeps as arrays of their own once the user has looked at them, are part of it.
     """
-    found = on_client(client)
-    parts = on_devices.inner(found)
-    return [each for each in found if id(each) not in parts]
+    arrays = on_client(client)
+    parts = on_devices.inner(arrays)
+    return [each for each in arrays if id(each) not in parts]
 
 
 def all_of(client: Any, namespace: Mapping[str, Any]) -> tuple[NamedArray, ...]:
@@ -106,16 +106,16 @@ def uncommitted_arrays(clients: Collection[Any], namespace: Mapping[str, Any]) -
       clients: JAX clients, compared by identity.
       namespace: As for :func:`all_of`.
     """
-    found = [
+    arrays = [
         each for client in clients for each in client.live_arrays() if not each.is_deleted() and not each.committed
     ]
-    return _in_variables(found, namespace)
+    return _in_variables(arrays, namespace)
 
 
 def arrays_elsewhere(client: Any, namespace: Mapping[str, Any]) -> list[NamedArray]:
     """Return the arrays in `namespace` that are on no device of `client`."""
-    found = [each for each in _arrays() if not each.is_deleted() and client not in _clients(each)]
-    return _in_variables(found, namespace)
+    arrays = [each for each in _arrays() if not each.is_deleted() and client not in _clients(each)]
+    return _in_variables(arrays, namespace)
 
 
 def lost_arrays(namespace: Mapping[str, Any], error: str) -> list[NamedArray]:
@@ -124,12 +124,12 @@ def lost_arrays(namespace: Mapping[str, Any], error: str) -> list[NamedArray]:
     An array that a program or the user has deleted is none of them.
     """
     deleted = [each for each in _arrays() if each.is_deleted() and any(map(device_puts.is_forbidden, _clients(each)))]
-    found = _in_variables(deleted, namespace)
+    arrays = _in_variables(deleted, namespace)
     if DELETED not in error:
-        return found
+        return arrays
     # JAX says the type of the one, with the axes of a mesh that its dimensions are split over.
     said = re.sub(r"@[^,\]]*", "", error)
-    return [each for each in found if f"shape={each.type}" in said]
+    return [each for each in arrays if f"shape={each.type}" in said]
 
 
 def _arrays() -> list[Any]:
@@ -156,11 +156,11 @@ def _named(arrays: Sequence[Any], namespace: Mapping[str, Any]) -> list[NamedArr
     found_names = names(arrays, (_own_first(namespace), outputs, namespace))
     # To its user, the array inside a key of jax.random is the key.
     keys = {id(each._base_array): each for each in objects_of((jax.Array,)) if hasattr(each, "_base_array")}
-    found = []
+    named = []
     for array in arrays:
         seen, name = keys.get(id(array), array), found_names.get(id(array), "").removesuffix("._base_array")
-        found.append(NamedArray(name, tuple(seen.shape), str(seen.dtype), size_of(array)))
-    return found
+        named.append(NamedArray(name, tuple(seen.shape), str(seen.dtype), size_of(array)))
+    return named
 
 
 def _own_first(namespace: Mapping[str, Any]) -> dict[str, Any]:

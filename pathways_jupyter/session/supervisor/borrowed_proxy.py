@@ -27,7 +27,8 @@ _SET = advice(
 class BorrowedProxy(Proxy):
     """The proxy of a job; the arguments are those of :class:`Proxy`."""
 
-    _found: JobProxy | None = None
+    _job_proxy: JobProxy
+    """Set by :meth:`start`, before anything of it can be gone."""
 
     async def start(self) -> None:
         """Wait until the job runs, and return when JAX can connect to its proxy.
@@ -41,33 +42,32 @@ class BorrowedProxy(Proxy):
         seconds = self._config.wait or self._config.timeout
         ends = time.monotonic() + seconds
         self._stage(Stage.JOB, f"Looking for job {name}.")
-        found = self._found = await headless.find(
+        job_proxy = self._job_proxy = await headless.find(
             self._client,
             name,
             namespace=namespace,
             seconds=seconds,
             progress=lambda words: self._stage(Stage.JOB, words),
         )
-        self._slices.instances = {found.job.instance_type: found.job.slices}
+        self._slices.instances = {job_proxy.job.instance_type: job_proxy.job.slices}
         self._session_log.update(instances=dict(self._slices.instances))
         self._stage(Stage.JOB, f"Job {name} runs.", done=True)
         flaw = None
-        if found.unset:
-            flaw = ServiceError(obstacles.explain_unset(name, found.unset), hint=_SET)
+        if job_proxy.unset:
+            flaw = ServiceError(obstacles.explain_unset(name, job_proxy.unset), hint=_SET)
             self._session_log.report(EventKind.WARNING, str(flaw))
-        if found.demands_alts:
+        if job_proxy.demands_alts:
             self._session_log.report(EventKind.WARNING, obstacles.explain_alts(name))
         # From here on the session depends on this pod; a head pod that replaces it is another proxy.
         self._watch.begin(
-            self._client, namespace, headless.head_labels(name), pod=found.pod, container=names.PROXY_CONTAINER
+            self._client, namespace, headless.head_labels(name), pod=job_proxy.pod, container=names.PROXY_CONTAINER
         )
         self._patience = min(self._config.timeout, max(0.0, ends - time.monotonic()))
         pod = await self._ready()
         self._begin(self._slices.follow(pod, joined=True))
         self._patience = min(self._config.timeout, max(0.0, ends - time.monotonic()))
         # Also from a pod: no NetworkPolicy can be added for a proxy that is there already.
-        await self._open_tunnel(pod, found.port, flaw=flaw)
+        await self._open_tunnel(pod, job_proxy.port, flaw=flaw)
 
     async def _why_gone(self, reason: str) -> str:
-        assert self._found is not None
-        return await headless.why_gone(self._client, self._found, reason, seconds=_WHY_SECONDS)
+        return await headless.why_gone(self._client, self._job_proxy, reason, seconds=_WHY_SECONDS)

@@ -135,11 +135,11 @@ def address(pod: Object, port: int) -> str:
     """
     if (sockets := sockets_of(pod)) is not None:
         try:
-            found = sockets.stat()
+            status = sockets.stat()
         except OSError:
-            found = None
+            status = None
         # The proxy runs what its clients send.
-        if found is None or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        if status is None or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
             raise SessionError(
                 f"The proxy's sockets in {sockets} are not private to this user.", hint=advice("Connect with {tunnel}.")
             )

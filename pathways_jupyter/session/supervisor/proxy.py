@@ -131,8 +131,8 @@ class Proxy(abc.ABC):
           reason: The sentence why there is a tunnel.
           flaw: What can keep the proxy from ever listening; with one, a port that is not open is not waited for.
         """
-        about = pod["metadata"]
-        target = PodPort(self._client, about["namespace"], about["name"], port)
+        metadata = pod["metadata"]
+        target = PodPort(self._client, metadata["namespace"], metadata["name"], port)
         refused = self._when_closed(f"Port {port} of pod {target.pod}", target.pod, flaw)
         try:
             await self._tunnel.open(

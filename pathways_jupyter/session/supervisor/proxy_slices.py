@@ -79,12 +79,12 @@ class ProxySlices:
         finding = discovery.find(self._client, namespace, config.service, instances=config.instances)
         if config.wait and not config.at_least:
             async with tasks.group() as group:
-                found = group.create_task(finding)
+                listing = group.create_task(finding)
                 if clusters.Embedded.of(config) is None:
                     # For the pod's Lease, log and tunnel, which are asked for at once. To the embedded cluster a
                     # handshake takes only computing, of which its own processes have enough to do now.
                     group.create_task(self._client.open(_SPARE_CONNECTIONS))
-            return found.result(), None
+            return listing.result(), None
 
         async def find() -> tuple[ServiceInfo, ...]:
             return (await finding,)
@@ -171,9 +171,9 @@ class ProxySlices:
         began = time.monotonic()
         pauses = Backoff(CAPACITY_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS)
         while True:
-            ((found, model),) = await status.fetch_with_services(self._client, service.namespace, service.name)
+            ((service_info, model),) = await status.fetch_with_services(self._client, service.namespace, service.name)
             # Check the service again on each round: it may end for good in the meantime.
-            discovery.check(found, self.instances)
+            discovery.check(service_info, self.instances)
             if self._all_placed.is_set():
                 # Placed while the two requests above were under way; `model` may be older than that.
                 return
@@ -283,7 +283,7 @@ class ProxySlices:
         # The log line of a slice that goes down may lack its worker Job, hence its number.
         number = change.number if change.number is not None else known.get(change.slice)
         name = _name(number, change.slice)
-        about = {"slice": change.slice, "number": number, "worker_job": change.worker_job}
+        data = {"slice": change.slice, "number": number, "worker_job": change.worker_job}
         if change.placed:
             healed = change.slice in self._down
             self._down.discard(change.slice)
@@ -292,7 +292,7 @@ class ProxySlices:
                 message = f"{name} is placed on {worker} again." if healed else f"{name} is placed on {worker}."
             else:
                 message = f"{name} is placed again." if healed else f"{name} is placed."
-            self._session_log.report(kind, message, **about)
+            self._session_log.report(kind, message, **data)
             if self._placement.placed >= self._requested:
                 if not self._all_placed.is_set():
                     self._stage(
@@ -304,7 +304,7 @@ class ProxySlices:
         elif change.slice not in self._down and self._all_placed.is_set():
             # Before that, one without a place is still waited for, and is no loss.
             self._down.add(change.slice)
-            self._session_log.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
+            self._session_log.report(EventKind.SLICE_DOWN, f"{name} is down.", **data)
 
 
 def _name(number: int | None, index: int) -> str:

@@ -255,11 +255,11 @@ class SessionLog:
         The event says what is new about the proxy, for the kernel of a session that others reconnect.
         """
         self.update(connected_since=time.time())
-        about = {name: getattr(self.record, name) for name in protocol.OF_PROXY}
+        facts = {name: getattr(self.record, name) for name in protocol.OF_PROXY}
         message = "Connected."
         if self.record.saved is not None:
             message = "A new proxy is connected; the saved arrays are not back yet."
-        self._settle(message, **about)
+        self._settle(message, **facts)
 
     def _settle(self, message: str, **data: Any) -> None:
         """Enter the state of a session whose proxy can be used."""

@@ -56,7 +56,7 @@ def assemble(session: IfrtSession, message: Any, body: Any) -> None:
     spec = ArraySpec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
     handles, arrays = session.bind_new([message.result_handle], [spec])
     session_arrays.launch(
-        lambda found: ([array_values.join(spec, [array_values.split(each)[0] for each in found])], None),
+        lambda values: ([array_values.join(spec, [array_values.split(each)[0] for each in values])], None),
         sources,
         arrays,
         consumed=_donated(message, sources),
@@ -95,10 +95,10 @@ def remap(session: IfrtSession, message: Any, body: Any) -> None:
     handles, arrays = session.bind_new(message.result_handles, specs)
     mappings = list(message.plan.mappings)
 
-    def work(found: list[Any]) -> tuple[list[Any], None]:
+    def work(values: list[Any]) -> tuple[list[Any], None]:
         shards: list[list[Any]] = [[None] * len(spec.sharding.device_ids) for spec in specs]
         for mapping in mappings:
-            taken = array_values.split(found[mapping.in_array])
+            taken = array_values.split(values[mapping.in_array])
             intervals = zip(
                 map(range, mapping.from_start, mapping.from_end, mapping.from_step),
                 map(range, mapping.to_start, mapping.to_end, mapping.to_step),
@@ -295,10 +295,10 @@ def _shards(session: IfrtSession, handle: int, handles: Sequence[int], *, most: 
     specs = [ArraySpec(spec.kind, shape, single(each, memory_kind)) for each in spec.sharding.device_ids[:most]]
     bound, arrays = session.bind_new(handles, specs)
 
-    def work(found: list[Any]) -> tuple[list[Any], None]:
+    def work(values: list[Any]) -> tuple[list[Any], None]:
         return [
             array_values.join(each, [shard])
-            for each, shard in zip(specs, array_values.split(found[0])[:most], strict=True)
+            for each, shard in zip(specs, array_values.split(values[0])[:most], strict=True)
         ], None
 
     session_arrays.launch(work, [source], arrays)

@@ -149,10 +149,10 @@ class DeviceQueues:
     def of(self, device_ids: Sequence[int]) -> DeviceQueue:
         """Return the queue of this list of devices."""
         key = tuple(device_ids)
-        found = self._queues.get(key)
-        if found is None:
-            found = self._queues.setdefault(key, DeviceQueue(key, self._held))
-        return found
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues.setdefault(key, DeviceQueue(key, self._held))
+        return queue
 
 
 def outcome(value: Waitable) -> BaseException | None:

@@ -101,8 +101,8 @@ class XlaExecutable:
     @property
     def fingerprint(self) -> bytes:
         """XLA's own fingerprint."""
-        found: bytes | str | None = self._executable.fingerprint
-        return found.encode() if isinstance(found, str) else found or b""
+        data: bytes | str | None = self._executable.fingerprint
+        return data.encode() if isinstance(data, str) else data or b""
 
     def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
         """Return the outputs of an execution."""
@@ -133,11 +133,11 @@ class XlaExecutable:
         """Fill in shardings, layouts, memory kinds, donation and memory use."""
         executable = self._executable
         for name in ("parameter", "output"):
-            found = getattr(executable, f"get_{name}_shardings")()
-            if found is not None:
+            shardings = getattr(executable, f"get_{name}_shardings")()
+            if shardings is not None:
                 field = getattr(response, f"{name}_shardings")
                 field.SetInParent()
-                field.shardings.extend(each.SerializeToString() for each in found)
+                field.shardings.extend(each.SerializeToString() for each in shardings)
             try:
                 layouts = getattr(executable, f"get_{name}_layouts")()
             except Exception as error:
@@ -174,15 +174,15 @@ class XlaExecutable:
         shardings, kinds = self._machine.shardings, self._memory_kinds
         if len(self.device_ids) < 2:
             return [shardings.single(self.device_ids[0], each) for each in kinds]
-        found = self._executable.get_output_shardings()
-        if found is None:
+        outputs = self._executable.get_output_shardings()
+        if outputs is None:
             replicated = xc.OpSharding()
             replicated.type = xc.OpSharding.Type.REPLICATED
-            found = [replicated] * len(kinds)
+            outputs = [replicated] * len(kinds)
         # XLA has one for the empty tuple that a program without results returns.
         return [
             shardings.partitioned(self.device_ids, each.SerializeToString(), kind)
-            for each, kind in zip(found[: len(kinds)], kinds, strict=True)
+            for each, kind in zip(outputs[: len(kinds)], kinds, strict=True)
         ]
 
 

@@ -134,10 +134,10 @@ class Server:
     def _look_up(self, call: RpcCall) -> None:
         def answer(data: bytes) -> None:
             request = messages.LookupRequest.FromString(data)
-            found = self._find(request.session_id).buffers.look_up(request.handle)
+            buffer = self._find(request.session_id).buffers.look_up(request.handle)
             # An empty buffer still is one chunk.
-            for start in range(0, max(len(found), 1), _CHUNK):
-                chunk = found[start : start + _CHUNK]
+            for start in range(0, max(len(buffer), 1), _CHUNK):
+                chunk = buffer[start : start + _CHUNK]
                 call.send(chunk_head(len(chunk)), chunk)
             call.finish()
 
@@ -154,10 +154,10 @@ class Server:
 
     def _find(self, session_id: int) -> IfrtSession:
         with self._lock:
-            found = self._sessions.get(session_id)
-        if found is None:
+            session = self._sessions.get(session_id)
+        if session is None:
             raise statuses.invalid(f"there is no session {session_id:016x}")
-        return found
+        return session
 
 
 _NOTHING = b""

@@ -60,10 +60,10 @@ class Sharding:
         """Return the shape of each shard of an array of this shape."""
         if self._type_name == _SINGLE:
             return shape
-        found = self._shard_shapes.get(shape)
-        if found is None:
-            found = self._shard_shapes[shape] = tuple(self.jax.shard_shape(shape))
-        return found
+        shard = self._shard_shapes.get(shape)
+        if shard is None:
+            shard = self._shard_shapes[shape] = tuple(self.jax.shard_shape(shape))
+        return shard
 
     def encoding_on(self, device_ids: Sequence[int], memory_kind: str | None) -> tuple[str, bytes]:
         """Return the encoding of this sharding moved to other devices, and to another memory if one is named."""
@@ -124,7 +124,7 @@ class Shardings:
 
 
 def _partition_evenly(partitioning: Any, shape: Sequence[int], shard: Sequence[int], devices: int) -> None:
-    tiles = [whole // part if part else 1 for whole, part in zip(shape, shard, strict=True)]
+    tiles = [size // part if part else 1 for size, part in zip(shape, shard, strict=True)]
     count = math.prod(tiles)
     kinds = type(partitioning).Type
     if count == 1:

@@ -70,9 +70,9 @@ class Sidecars:
                 path = self._paths.get(number)
                 if path is None:
                     raise self._slice_down(number)
-                found = self.connected.get(number)
-                if found is not None and found.ended is None and found.path == path:
-                    return found
+                client = self.connected.get(number)
+                if client is not None and client.ended is None and client.path == path:
+                    return client
                 try:
                     self.connected[number] = SidecarClient(number, path, self._devices)
                 except (OSError, WireError) as error:

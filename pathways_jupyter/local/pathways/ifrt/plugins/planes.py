@@ -32,7 +32,7 @@ Instructions = Mapping[tuple[str, str], Mapping[str, str]]
 
 def instructions(executables: Iterable[Any]) -> Instructions:
     """Return what XLA says of the operations of compiled programs; of those with equal names, of the last."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    by_name: dict[tuple[str, str], dict[str, str]] = {}
     for executable in executables:
         for module in executable.hlo_modules():
             proto = messages.HloModule.FromString(module.as_serialized_hlo_module_proto())
@@ -45,8 +45,8 @@ def instructions(executables: Iterable[Any]) -> Instructions:
                     stats["tf_op"] = op.metadata.op_name
                 if op.metadata.stack_frame_id:
                     stats["source"] = _source(proto.stack_frame_index, op.metadata.stack_frame_id)
-                found[module.name, op.name] = stats
-    return found
+                by_name[module.name, op.name] = stats
+    return by_name
 
 
 def _texts(module: Any) -> dict[str, str]:
@@ -97,15 +97,15 @@ def by_host(content: bytes, devices: Devices, facts: Instructions) -> dict[str, 
             else:
                 hosts[name_of(device) if device is not None else PROXY][line.name].append(event)
     others = [plane for plane in raw.planes if plane.name != HOST]
-    found = {}
+    files = {}
     for name, own in chips.items():
-        space = found[name] = messages.XSpace(hostnames=[name])
+        space = files[name] = messages.XSpace(hostnames=[name])
         for device in own:
             _add_chip(space, device, operations[device.id], facts)
         if name in hosts:
             _add_host(space, before, hosts[name])
         space.planes.extend(others)
-    return found
+    return files
 
 
 def name_of(device: Device) -> str:
@@ -173,16 +173,16 @@ def _add_host(space: Any, before: Any, lines: Mapping[str, Iterable[Any]]) -> No
 
 def _add_chip(space: Any, device: Device, operations: list[_Operation], facts: Instructions) -> None:
     plane = _Plane(space, f"/device:{PLATFORM.upper()}:{device.id}")
-    about = {"device_type_string": device.kind, "slice": f"slice {device.slice_index}", "host": name_of(device)}
-    for name, value in {**about, "coords": str(device.coords), "global_device_id": device.id}.items():
+    properties = {"device_type_string": device.kind, "slice": f"slice {device.slice_index}", "host": name_of(device)}
+    for name, value in {**properties, "coords": str(device.coords), "global_device_id": device.id}.items():
         plane.describe(plane.proto, name, value)
     steps, modules, ops = (plane.line(number, name) for number, name in enumerate(_LINES, start=1))
     templates: dict[tuple[str, str], Any] = {}
     runs: dict[tuple[int, str], list[int]] = {}
     operations.sort()
     for start, end, op, module, run in operations:
-        whole = runs.setdefault((run, module), [start, end])
-        whole[1] = max(whole[1], end)
+        extent = runs.setdefault((run, module), [start, end])
+        extent[1] = max(extent[1], end)
         template = templates.get((module, op))
         if template is None:
             template = templates[module, op] = _template(plane, module, op, facts)
@@ -201,12 +201,12 @@ def _template(plane: _Plane, module: str, op: str, facts: Instructions) -> Any:
     """Return an event of an operation, without its time."""
     # XProf counts only operations of which it knows these two numbers.
     numbers = {"program_id": crc32(module.encode()), "symbol_id": crc32(op.encode())}
-    about: dict[str, Any] = {"hlo_module": module, **numbers, **facts.get((module, op), {})}
-    template = messages.XEvent(metadata_id=plane.event(op, about))
+    properties: dict[str, Any] = {"hlo_module": module, **numbers, **facts.get((module, op), {})}
+    template = messages.XEvent(metadata_id=plane.event(op, properties))
     # A TPU's profiler says these once for an operation; but jax.profiler.ProfileData shows only what events say.
     for name in ("hlo_category", "tf_op", "source"):
-        if name in about:
-            plane.describe(template, name, about[name])
+        if name in properties:
+            plane.describe(template, name, properties[name])
     return template
 
 
@@ -222,19 +222,19 @@ class _Plane:
         """Add a line."""
         return self.proto.lines.add(id=number, display_id=number, name=name)
 
-    def event(self, name: str, about: Mapping[str, Any] | None = None) -> int:
+    def event(self, name: str, properties: Mapping[str, Any] | None = None) -> int:
         """Return the number of a name for events.
 
         Args:
-          about: What is known of all of them; another module's operation of the same name is another one.
+          properties: What is known of all of them; another module's operation of the same name is another one.
         """
-        key = (name, (about or {}).get("hlo_module"))
+        key = (name, (properties or {}).get("hlo_module"))
         number = self._names.get(key)
         if number is None:
             number = self._names[key] = len(self._names) + 1
             metadata = self.proto.event_metadata[number]
-            metadata.id, metadata.name, metadata.display_name = number, (about or {}).get(_TEXT, name), name
-            for each, value in (about or {}).items():
+            metadata.id, metadata.name, metadata.display_name = number, (properties or {}).get(_TEXT, name), name
+            for each, value in (properties or {}).items():
                 self.describe(metadata, each, value)
         return number
 

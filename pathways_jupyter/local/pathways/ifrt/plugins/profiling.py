@@ -101,9 +101,9 @@ class Profile(OpaqueExecutable):
 
     def _write(self, content: bytes) -> None:
         devices = self._machine.devices
-        found = planes.by_host(content, devices, planes.instructions(devices.client.live_executables()))
-        proxy = found.pop(planes.PROXY)
-        spaces = [*list(found.values())[: self._hosts], *([proxy] if self._with_proxy else [])]
+        by_host = planes.by_host(content, devices, planes.instructions(devices.client.live_executables()))
+        proxy = by_host.pop(planes.PROXY)
+        spaces = [*list(by_host.values())[: self._hosts], *([proxy] if self._with_proxy else [])]
         for space in spaces:
             if not self._with_host:
                 planes.drop_host(space)
