@@ -110,7 +110,7 @@ def profiles() -> dict[str, dict[str, Any]]:
         # Opening a named pipe waits for a writer.
         if path.exists() and not path.is_file():
             raise OSError("it is not a file")
-        whole = tomllib.loads(text_files.read(path))
+        content = tomllib.loads(text_files.read(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
@@ -120,9 +120,9 @@ def profiles() -> dict[str, dict[str, Any]]:
             f"{path} cannot be read: {reason}.", hint="Fix the file, or move it away to use the defaults."
         ) from error
     # A table that is misspelled would be a profile that is never used.
-    if further := sorted(set(whole) - {"profiles"}):
+    if further := sorted(set(content) - {"profiles"}):
         raise ConfigError(f"{path}: {further[0]} is not known here.", hint="Write each profile as [profiles.NAME].")
-    tables = whole.get("profiles", {})
+    tables = content.get("profiles", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ConfigError(f"{path}: profiles must be tables.", hint="Write each profile as [profiles.NAME].")
     return tables

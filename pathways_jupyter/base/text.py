@@ -128,9 +128,9 @@ def reason(output: bytes | str, default: str = "") -> str:
     lines = [" ".join(_LOG_PREFIX.sub("", line.strip()).split()) for line in said.splitlines()]
     # Not a closing bracket, such as that around the output of a program that it has called.
     lines = [line for line in lines if any(map(str.isalnum, line))]
-    found = ([line for line in lines if _ERROR.search(line)] or lines or [default])[-1].rstrip(".")
-    cut = found[:_LONGEST_REASON]
-    return found if found == cut else f"{cut.rpartition(' ')[0] or cut} ..."
+    said_last = ([line for line in lines if _ERROR.search(line)] or lines or [default])[-1].rstrip(".")
+    cut = said_last[:_LONGEST_REASON]
+    return said_last if said_last == cut else f"{cut.rpartition(' ')[0] or cut} ..."
 
 
 def parse_whole_number(option: str, value: str | int, *, most: int = LARGEST_NUMBER) -> int:

@@ -20,20 +20,23 @@ from pathways_jupyter.render.view import View
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-def command(about: Command) -> click.Command:
-    """Return the command that `about` declares, which runs its action and shows the result."""
+def command(declared: Command) -> click.Command:
+    """Return the command that `declared` declares, which runs its action and shows the result."""
 
     def run(**values: Any) -> None:
         # With the action, which loads what it needs: a line that is wrong is refused before that.
         from pathways_jupyter.actions import action_of
 
         terminal = TerminalShell(as_json=values.pop("json", False))
-        show(terminal, lambda shell: action_of(about.name)(shell, explicit(values)))
+        show(terminal, lambda shell: action_of(declared.name)(shell, explicit(values)))
 
-    paragraphs = filter(None, (about.summary, about.details, about.in_terminal))
-    made = takes(about)(run)
+    paragraphs = filter(None, (declared.summary, declared.details, declared.in_terminal))
+    made = takes(declared)(run)
     return click.command(
-        about.name.rpartition(" ")[2], short_help=about.summary, help="\n\n".join(paragraphs), epilog=epilog(about)
+        declared.name.rpartition(" ")[2],
+        short_help=declared.summary,
+        help="\n\n".join(paragraphs),
+        epilog=epilog(declared),
     )(made)
 
 
@@ -86,17 +89,17 @@ def group(
     return made
 
 
-def takes(about: Command) -> Callable[[Decorated], Decorated]:
-    """Return a decorator that adds the words and options of `about`, and ``--json`` if it has that."""
+def takes(spec: Command) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that adds the words and options of `spec`, and ``--json`` if it has that."""
 
     def decorate(function: Decorated) -> Decorated:
-        for option in reversed((*about.options, *((JSON,) if about.json and JSON not in about.options else ()))):
+        for option in reversed((*spec.options, *((JSON,) if spec.json and JSON not in spec.options else ()))):
             function = _option(option)(function)
             for alias in option.aliases:
                 function = click.option(alias, alias.lstrip("-").replace("-", "_"), hidden=True)(function)
-        if about.rest:
-            function = click.argument(about.rest, nargs=-1, type=click.UNPROCESSED)(function)
-        for word in reversed(about.words):
+        if spec.rest:
+            function = click.argument(spec.rest, nargs=-1, type=click.UNPROCESSED)(function)
+        for word in reversed(spec.words):
             kind = click.Choice(word.choices) if word.choices else None
             tab = None if word.choices else completing(word.source)
             number = -1 if word.many else 1
@@ -107,9 +110,9 @@ def takes(about: Command) -> Callable[[Decorated], Decorated]:
     return decorate
 
 
-def epilog(about: Command) -> str:
-    """Return the examples of `about`, for the end of its help."""
-    return examples(*(f"{line}  # {purpose}" for line, purpose in (about.examples or {}).items()))
+def epilog(declared: Command) -> str:
+    """Return the examples of `declared`, for the end of its help."""
+    return examples(*(f"{line}  # {purpose}" for line, purpose in (declared.examples or {}).items()))
 
 
 def examples(*lines: str) -> str:

@@ -36,10 +36,10 @@ class TerminalShell:
         """Show progress, or a remark."""
         click.echo(worded(text, Face.TERMINAL), err=True)
 
-    def line(self, text: str, **about: Any) -> None:
-        """Show a line of the output, as an object with its `about` if it is for a program."""
+    def line(self, text: str, **data: Any) -> None:
+        """Show a line of the output, as an object with its `data` if it is for a program."""
         if self._as_json:
-            show_json({"line": text, **about}, indent=None)
+            show_json({"line": text, **data}, indent=None)
         else:
             click.echo(text)
 

@@ -107,9 +107,9 @@ def run_cell(
         numbers = array_moves.numbers(specs)
         specs = {index: [spec for spec in each if spec["name"] not in numbers] for index, each in specs.items()}
         arrays = array_moves.fetch(call, specs, chosen, on_cpu=on_cpu)
-        found = trees.join(arrays, answers, unpickle=trusted) | trees.once_or_per_host(numbers)
+        assigned = trees.join(arrays, answers, unpickle=trusted) | trees.once_or_per_host(numbers)
         # Nothing else: which variables of the notebook are set is not the hosts' choice.
-        result = replace(result, outputs={name: found[name] for name in outputs if name in found})
+        result = replace(result, outputs={name: assigned[name] for name in outputs if name in assigned})
     return result
 
 

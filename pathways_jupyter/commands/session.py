@@ -26,8 +26,8 @@ def _options() -> Iterator[Option]:
         if name == "local":
             yield replace(option, help=f"{option.help}, started when needed")
         elif name == "relay":
-            about = "put no relay beside the proxy: an interruption of the network ends the session and its arrays"
-            yield Option("--no-relay", about, ValueKind.FLAG, name=name, sets="false")
+            help_text = "put no relay beside the proxy: an interruption of the network ends the session and its arrays"
+            yield Option("--no-relay", help_text, ValueKind.FLAG, name=name, sets="false")
             yield replace(option, sets="true")
         else:
             yield option

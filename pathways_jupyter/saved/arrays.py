@@ -174,8 +174,8 @@ def read(
         if from_plain := _plain_form(str(each["dtype"]))[1]:
             made[number] = jax.jit(from_plain, out_shardings=on[number])(made[number])
         made[number] = shardings.typed(made[number], weak_type=weak[number], committed=bool(each["committed"]))
-    found: dict[int, Any] = jax.block_until_ready(made)
-    return found
+    by_index: dict[int, Any] = jax.block_until_ready(made)
+    return by_index
 
 
 def _pieces(arrays: Mapping[int, Any], on: Mapping[int, Any]) -> list[tuple[dict[int, Any], int]]:
@@ -246,10 +246,10 @@ def _jax_type(dtype: str) -> Any:
 
     if dtype.startswith("key:"):
         return jax.eval_shape(lambda: jax.random.key(0, impl=dtype.removeprefix("key:"))).dtype
-    found = np.dtype(dtype)
-    if jax.dtypes.canonicalize_dtype(found) != found:
+    numpy_type = np.dtype(dtype)
+    if jax.dtypes.canonicalize_dtype(numpy_type) != numpy_type:
         raise ValueError(f'arrays of {dtype} need jax.config.update("jax_enable_x64", True)')
-    return found
+    return numpy_type
 
 
 _Convert = Callable[[Any], Any] | None
@@ -274,19 +274,19 @@ def _plain_form(dtype: str) -> tuple[_Convert, _Convert]:
             lambda array: jnp.stack([array.real, array.imag], -1),
             lambda array: jax.lax.complex(array[..., 0], array[..., 1]),
         )
-    found = np.dtype(dtype)
+    plain = np.dtype(dtype)
     if dtype.startswith("float8") or dtype == "float16":
-        bits = f"uint{8 * found.itemsize}"
+        bits = f"uint{8 * plain.itemsize}"
         return (
             lambda array: jax.lax.bitcast_convert_type(array, bits),
-            lambda array: jax.lax.bitcast_convert_type(array, found),
+            lambda array: jax.lax.bitcast_convert_type(array, plain),
         )
     if dtype.startswith("float4"):
         return (
             lambda array: jax.lax.bitcast_convert_type(array, "uint4").astype("uint8"),
-            lambda array: jax.lax.bitcast_convert_type(array.astype("uint4"), found),
+            lambda array: jax.lax.bitcast_convert_type(array.astype("uint4"), plain),
         )
-    if dtype != "bfloat16" and found.kind not in "iuf":
+    if dtype != "bfloat16" and plain.kind not in "iuf":
         raise TypeError(f"is an array of {dtype}, which hosts cannot write")
     return None, None
 

@@ -101,8 +101,8 @@ class _Matching:
         if id(value) in self._known:
             return self._known[id(value)]
         if id(value) in self._classes:
-            found = self._known[id(value)] = self._object(path, present, value)
-            return found
+            matched = self._known[id(value)] = self._object(path, present, value)
+            return matched
         if _is_object(present):
             what = f"a {type(present).__name__} here and a {type(value).__name__} in the save"
             raise _DisagreesError(f"{path} is {what}")

@@ -62,7 +62,7 @@ class RunningCall:
 def calls() -> list[RunningCall]:
     """Return the functions that are running, on all threads."""
     names = {each.ident: each.name for each in threading.enumerate()}
-    own, found = threading.get_ident(), []
+    own, frames = threading.get_ident(), []
     # Not by the frame of this function, which would hold itself, and with it the callers' until they are collected.
     innermost = {**sys._current_frames(), own: sys._getframe(1)}
     while innermost:
@@ -75,9 +75,9 @@ def calls() -> list[RunningCall]:
                 present = frame.f_locals
                 variables = {name: value for name, value in present.items() if name not in cells}
                 copies = (variables, present) if isinstance(present, dict) else (variables,)
-                found.append(RunningCall(frame, thread, variables, copies))
+                frames.append(RunningCall(frame, thread, variables, copies))
             frame = frame.f_back  # type: ignore[assignment]
-    return found
+    return frames
 
 
 def objects_of(kinds: tuple[type, ...]) -> list[Any]:
@@ -123,8 +123,8 @@ class Heap:
 
     def holders(self, held: Mapping[int, Any]) -> Iterator[tuple[Any, Any]]:
         """Yield each reference to one of these objects, given by their ids: the holder, and what it holds."""
-        wanted = np.fromiter(held, np.int64, len(held))
-        begins, ends = np.searchsorted(self._ids, wanted), np.searchsorted(self._ids, wanted, "right")
+        ids = np.fromiter(held, np.int64, len(held))
+        begins, ends = np.searchsorted(self._ids, ids), np.searchsorted(self._ids, ids, "right")
         for number, begin, end in zip(held, begins.tolist(), ends.tolist(), strict=True):
             for holder in self._holders[begin:end].tolist():
                 yield self._objects[holder], held[number]

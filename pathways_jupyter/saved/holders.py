@@ -100,7 +100,7 @@ class Holders:
         self.fixed: dict[int, list[Any]] = {}
         for each in self._targets:
             above_it = self._upwards(each)
-            if fixed := [found for number in above_it for found in self._fixed[number]]:
+            if fixed := [fixed_holder for number in above_it for fixed_holder in self._fixed[number]]:
                 self.fixed[each] = fixed
             if not self._settable.isdisjoint(above_it):
                 self.settable.add(each)
@@ -109,8 +109,8 @@ class Holders:
         named = self._targets | {id(each): each for holders in self.fixed.values() for each in holders}
         self.names = paths(heap, named, variables, self._calls, self._own | {id(variables)}) if variables else {}
         # The frames of others would stay, with all that they hold.
-        wanted = self._targets.keys() | self._made.keys()
-        self._calls = [each for each in self._calls if not wanted.isdisjoint(map(id, each.variables.values()))]
+        ids = self._targets.keys() | self._made.keys()
+        self._calls = [each for each in self._calls if not ids.isdisjoint(map(id, each.variables.values()))]
 
     def _search(self, heap: Heap, level: Mapping[int, Any]) -> tuple[collections.Counter[int], dict[int, Any]]:
         """Note the holders of these objects; return the counts of references, and the holders that are to be remade."""
@@ -152,10 +152,10 @@ class Holders:
 
     def _upwards(self, held: int) -> list[int]:
         """Return the id `held`, and those of what is to be remade because of it."""
-        found = [held]
-        for each in found:
-            found += [holder for holder in self._remade_holders[each] if holder not in found]
-        return found
+        above = [held]
+        for each in above:
+            above += [holder for holder in self._remade_holders[each] if holder not in above]
+        return above
 
     def replace(self, change: Callable[[Any], Any]) -> set[int]:
         """Put ``change(target)`` wherever a target is held, and return the ids of those that were held somewhere.
@@ -163,20 +163,20 @@ class Holders:
         Args:
           change: Returns the target itself to leave it.
         """
-        wanted = self._targets.keys() | self._made.keys()
+        ids = self._targets.keys() | self._made.keys()
         # All of them first: what `change` looks up in may hold targets itself.
         made = {number: change(target) for number, target in self._targets.items()}
         new = functools.partial(self._new, made)
         placed: set[int] = set()
         for holder in self._places.values():
-            for value, put in self._references(holder, wanted):
+            for value, put in self._references(holder, ids):
                 placed.add(id(value))
                 if (other := new(value)) is not value:
                     put(other)
         for call in self._calls if LOCALS_CAN_BE_SET else ():
             variables = call.frame.f_locals
             for name, value in call.variables.items():
-                if id(value) in wanted and variables.get(name) is value:
+                if id(value) in ids and variables.get(name) is value:
                     placed.add(id(value))
                     if (other := new(value)) is not value:
                         variables[name] = other
@@ -188,36 +188,36 @@ class Holders:
             made[id(value)] = _remade(value, functools.partial(self._new, made))
         return made.get(id(value), value)
 
-    def _references(self, holder: Any, wanted: Container[int]) -> Iterator[_Reference]:
+    def _references(self, holder: Any, ids: Container[int]) -> Iterator[_Reference]:
         """Yield the references of `holder` to objects with these ids that can be set."""
         if isinstance(holder, dict):
             owner = self._owners.get(id(holder))
             for key, value in list(dict.items(holder)):
-                if id(value) in wanted:
+                if id(value) in ids:
                     if owner is None:
                         yield value, functools.partial(_set_item, holder, key)
                     else:
                         yield value, functools.partial(type.__setattr__, owner, key)
-                if id(key) in wanted:
+                if id(key) in ids:
                     yield key, functools.partial(_set_key, holder, key)
         elif isinstance(holder, list):
             for number, value in enumerate(list.__iter__(holder)):
-                if id(value) in wanted:
+                if id(value) in ids:
                     yield value, functools.partial(list.__setitem__, holder, number)
         elif isinstance(holder, collections.deque):
             for number, value in enumerate(collections.deque.copy(holder)):
-                if id(value) in wanted:
+                if id(value) in ids:
                     yield value, functools.partial(collections.deque.__setitem__, holder, number)
         elif isinstance(holder, set):
             for value in set.copy(holder):
-                if id(value) in wanted:
+                if id(value) in ids:
                     yield value, functools.partial(_set_member, holder, value)
         elif isinstance(holder, types.CellType):
             yield holder.cell_contents, functools.partial(setattr, holder, "cell_contents")
         elif isinstance(holder, np.ndarray):
             if holder.flags.writeable:
                 for index in np.ndindex(holder.shape):
-                    if id(holder[index]) in wanted:
+                    if id(holder[index]) in ids:
                         yield holder[index], functools.partial(_set_element, holder, index)
         elif type(holder) in _FRAMES:
             frame = getattr(holder, _FRAMES[type(holder)])
@@ -225,10 +225,10 @@ class Holders:
                 variables = frame.f_locals
                 cells = {*frame.f_code.co_cellvars, *frame.f_code.co_freevars}
                 for name, value in variables.items():
-                    if id(value) in wanted and name not in cells:
+                    if id(value) in ids and name not in cells:
                         yield value, functools.partial(variables.__setitem__, name)
         else:
-            yield from _attributes(holder, wanted)
+            yield from _attributes(holder, ids)
 
 
 def described(holder: Any, name: str = "") -> str:
@@ -256,20 +256,20 @@ def _class_with(namespace: dict[str, Any], heap: Heap) -> type | None:
     return None
 
 
-def _attributes(holder: Any, wanted: Container[int]) -> Iterator[_Reference]:
-    if isinstance(holder, types.FunctionType) and id(holder.__defaults__) in wanted:
+def _attributes(holder: Any, ids: Container[int]) -> Iterator[_Reference]:
+    if isinstance(holder, types.FunctionType) and id(holder.__defaults__) in ids:
         yield holder.__defaults__, functools.partial(setattr, holder, "__defaults__")
     if isinstance(holder, functools.partial):
         for number, value in enumerate((holder.func, holder.args)):
-            if id(value) in wanted:
+            if id(value) in ids:
                 yield value, functools.partial(_set_part, holder, number)
-    if isinstance(holder, BaseException) and id(holder.args) in wanted:
+    if isinstance(holder, BaseException) and id(holder.args) in ids:
         yield holder.args, functools.partial(BaseException.__dict__["args"].__set__, holder)
     # Neither properties nor __setattr__ of the class, so that a frozen dataclass is changed too.
     attributes = getattr(holder, "__dict__", None)
     if isinstance(attributes, dict):
         for name, value in list(attributes.items()):
-            if id(value) in wanted:
+            if id(value) in ids:
                 yield value, functools.partial(_set_item, attributes, name)
     for kind in type(holder).__mro__:
         if kind.__flags__ & _CLASS_OF_PYTHON:
@@ -279,7 +279,7 @@ def _attributes(holder: Any, wanted: Container[int]) -> Iterator[_Reference]:
                         value = slot.__get__(holder)
                     except AttributeError:
                         continue
-                    if id(value) in wanted:
+                    if id(value) in ids:
                         yield value, functools.partial(slot.__set__, holder)
 
 

@@ -110,8 +110,8 @@ def is_content(name: object) -> bool:
     return isinstance(name, str) and _CONTENT.fullmatch(name) is not None
 
 
-def _is_file(about: Any) -> bool:
-    size, checksum = about
+def _is_file(value: Any) -> bool:
+    size, checksum = value
     return type(size) is int and 0 <= size <= _LARGEST_FILE_BYTES and isinstance(checksum, str)
 
 

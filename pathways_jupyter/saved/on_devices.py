@@ -23,7 +23,7 @@ def find(devices: Sequence[Any]) -> list[Any]:
     """Return these devices, and the meshes, shardings and compiled programs on them that this process has."""
     import jax
 
-    client, those, found = devices[0].client, set(devices), list(devices)
+    client, those, parts = devices[0].client, set(devices), list(devices)
     for each in objects_of((jax.sharding.Mesh, jax.sharding.Sharding, jax.stages.Compiled, jax.stages.Lowered)):
         if isinstance(each, jax.sharding.Mesh):
             has = those.issuperset(each.devices.flat) and each.devices.size
@@ -32,8 +32,8 @@ def find(devices: Sequence[Any]) -> list[Any]:
         else:
             has = _client_of(each) is client
         if has:
-            found.append(each)
-    return found
+            parts.append(each)
+    return parts
 
 
 def _devices_of(sharding: Any) -> set[Any]:
@@ -119,9 +119,9 @@ def _parts(array: Any) -> set[int]:
             parts.append(array._fully_replicated_shard())
         parts += [each._fully_replicated_shard() for each in parts]
     # An array on one chip may be its own part.
-    found = {id(each): each for each in parts if each is not array}
-    _inner.update(found)
-    return found.keys() | set()
+    inner = {id(each): each for each in parts if each is not array}
+    _inner.update(inner)
+    return inner.keys() | set()
 
 
 def hidden(arrays: Sequence[Any], holders: Holders) -> set[int]:
@@ -152,7 +152,7 @@ def stuck(parts: Iterable[Any], holders: Holders) -> list[str]:
     """Describe what will still point at the old proxy, a sentence each: programs, and variables that cannot be set."""
     import jax
 
-    found, programs = [], []
+    sentences, programs = [], []
     for each in parts:
         if id(each) not in holders.held:
             continue
@@ -161,14 +161,14 @@ def stuck(parts: Iterable[Any], holders: Holders) -> list[str]:
             programs.append(name or "one without a name")
             continue
         kinds = (RunningCall, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-        found += [
+        sentences += [
             f"a {type(each).__name__}, held by {described(holder)}"
             for holder in holders.fixed.get(id(each), ())
             if isinstance(holder, kinds) and not _is_jaxs(holder)
         ]
     if programs:
-        found.append(f"programs that were compiled for this proxy: {some(programs)}")
-    return list(dict.fromkeys(found))
+        sentences.append(f"programs that were compiled for this proxy: {some(programs)}")
+    return list(dict.fromkeys(sentences))
 
 
 def computing(devices: Sequence[Any]) -> set[str]:
@@ -237,11 +237,11 @@ def worth_naming(variables: Mapping[str, Any], arrays: Sequence[Any], largest: i
     import jax
     import numpy as np
 
-    known, found = {id(each) for each in arrays}, {}
+    known, named = {id(each) for each in arrays}, {}
     for name, value in variables.items():
         if value is None or isinstance(value, (bool, int, float, str)):
             if not isinstance(value, str) or len(value) < 10_000:
-                found[name] = value
+                named[name] = value
             continue
         try:
             leaves = jax.tree.leaves(value)
@@ -250,5 +250,5 @@ def worth_naming(variables: Mapping[str, Any], arrays: Sequence[Any], largest: i
             continue
         has = any(id(each) in known or id(getattr(each, "_base_array", None)) in known for each in leaves)
         if has and sum(each.nbytes for each in leaves if isinstance(each, np.ndarray)) <= largest:
-            found[name] = value
-    return found
+            named[name] = value
+    return named

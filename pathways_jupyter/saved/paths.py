@@ -44,18 +44,18 @@ def paths(
       own: Ids of holders that name nothing.
     """
     below, attributes, modules, classes = _above(heap, targets, variables, own)
-    found: dict[int, str] = {}
+    path_of: dict[int, str] = {}
     everything = {id(each): each for pair in below.values() for each in (pair[0], *pair[1])} | dict(targets)
 
     def descend(roots: Iterator[tuple[str, int]]) -> None:
-        names = [(name, number) for name, number in roots if number not in found and number in everything]
-        found.update((number, name) for name, number in reversed(names))
+        names = [(name, number) for name, number in roots if number not in path_of and number in everything]
+        path_of.update((number, name) for name, number in reversed(names))
         queue = collections.deque(number for _, number in names)
         while queue:
             holder, held = below.get(queue.popleft(), (None, ()))
             for each in held:
-                if id(each) not in found:
-                    found[id(each)] = f"{found[id(holder)]}{_step(holder, each, id(holder) in attributes)}"
+                if id(each) not in path_of:
+                    path_of[id(each)] = f"{path_of[id(holder)]}{_step(holder, each, id(holder) in attributes)}"
                     queue.append(id(each))
 
     for mapping in variables:
@@ -66,7 +66,7 @@ def paths(
         prefix = "" if module["__name__"] == "__main__" else f"{module['__name__']}."
         descend((f"{prefix}{name}", id(value)) for name, value in list(module.items()) if isinstance(name, str))
     descend((_qualified(each), id(each)) for each in classes)
-    return {each: found[each][:_LONGEST] for each in targets if each in found}
+    return {each: path_of[each][:_LONGEST] for each in targets if each in path_of}
 
 
 _Below = dict[int, tuple[Any, list[Any]]]

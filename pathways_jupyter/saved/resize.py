@@ -78,8 +78,8 @@ class Resize:
             old = np.array([positions[each] for each in mesh.devices.flat], int).reshape(mesh.devices.shape)
             if (grid := self.grid(old)) is None:
                 return mesh
-            found = np.array([now[each] for each in grid.flat], object).reshape(grid.shape)
-            return jax.sharding.Mesh(found, mesh.axis_names, axis_types=mesh.axis_types)
+            devices = np.array([now[each] for each in grid.flat], object).reshape(grid.shape)
+            return jax.sharding.Mesh(devices, mesh.axis_names, axis_types=mesh.axis_types)
 
         def move(value: Any) -> Any:
             if isinstance(value, jax.Device):

@@ -279,10 +279,10 @@ class Saves:
             raise AssertionError
 
         with _explained(f"{name} cannot be loaded"):
-            found, of_leaves = tasks.abandonable(read, name="pathways-load")
+            variables, of_leaves = tasks.abandonable(read, name="pathways-load")
         if classes is not None:
             classes.update(of_leaves)
-        return found
+        return variables
 
     def _variables(
         self,
@@ -300,13 +300,13 @@ class Saves:
         arrays: dict[int, Any] = dict.fromkeys(described)
         fitting = {number: each for number, each in described.items() if each is not None}
         arrays |= stored.read(f"gs://{contents}", fitting, devices, stored.progress(READ, self._base, report))
-        reader, found = VariableReader(list(arrays.values())), {}
+        reader, variables = VariableReader(list(arrays.values())), {}
         for variable, node in index.variables.items():
             try:
-                found[variable] = reader.read(node)
+                variables[variable] = reader.read(node)
             except UNREADABLE as error:
                 raise damaged(name, f"{variable} cannot be read") from error
-        return found, reader.classes
+        return variables, reader.classes
 
     def list(self) -> list[Save]:
         """Return all whole saves by name; one that cannot be read has no variables, and says so in `unkept`."""
@@ -324,17 +324,17 @@ class Saves:
 
         with _explained("The saves cannot be listed"):
             indexes = tasks.abandonable(read, name="pathways-saved")
-        found = []
+        saves = []
         for name, data in indexes.items():
             if isinstance(data, FileNotFoundError):
                 continue
             try:
                 if isinstance(data, Exception):
                     raise PathwaysError(str(data))
-                found.append(_described(name, Index.parse(name, data)))
+                saves.append(_described(name, Index.parse(name, data)))
             except PathwaysError as error:
-                found.append(Save(name, 0, 0.0, "", (), (str(error),)))
-        return found
+                saves.append(Save(name, 0, 0.0, "", (), (str(error),)))
+        return saves
 
     def require(self, name: str) -> None:
         """Check that something of this name is there, be it damaged or cut short.
@@ -409,13 +409,13 @@ class Saves:
 
     def _contents(self, bucket: Any, directory: str) -> dict[tuple[str, str], _Files]:
         """Return the files of arrays below `directory`, by the name of the save and the directory in it."""
-        found: dict[tuple[str, str], _Files] = {}
-        for path, about in bucket.find(directory, detail=True).items():
+        files: dict[tuple[str, str], _Files] = {}
+        for path, info in bucket.find(directory, detail=True).items():
             name, _, rest = path.removeprefix(f"{self._base}/").partition("/")
             content, _, file = rest.partition("/")
             if _NAME.fullmatch(name) and is_content(content) and file:
-                found.setdefault((name, content), {})[path] = about["mtime"].timestamp()
-        return found
+                files.setdefault((name, content), {})[path] = info["mtime"].timestamp()
+        return files
 
 
 _Files = dict[str, float]
@@ -460,10 +460,10 @@ def _load_orbax() -> None:
 
 def _files(bucket: Any, directory: str) -> dict[str, list[Any]]:
     """Return the size and the checksum of each file below `directory`, as the bucket has them."""
-    found = bucket.find(directory, detail=True)
+    infos = bucket.find(directory, detail=True)
     return {
-        path.removeprefix(f"{directory}/"): [about["size"], about.get("md5Hash") or about.get("crc32c")]
-        for path, about in found.items()
+        path.removeprefix(f"{directory}/"): [info["size"], info.get("md5Hash") or info.get("crc32c")]
+        for path, info in infos.items()
     }
 
 

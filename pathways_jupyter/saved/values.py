@@ -125,9 +125,9 @@ class VariableWriter:
                 f"{path} is a {type(value).__module__}.{type(value).__qualname__}, which is no pytree."
             )
         self._open.add(id(value))
-        found = [(jax.tree_util.keystr(inner), leaf) for inner, leaf in leaves]
+        leaves_by_path = [(jax.tree_util.keystr(inner), leaf) for inner, leaf in leaves]
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        node = {"leaves": [[inner, self._node(path + inner, leaf)] for inner, leaf in found], "of": kind}
+        node = {"leaves": [[inner, self._node(path + inner, leaf)] for inner, leaf in leaves_by_path], "of": kind}
         self._open.discard(id(value))
         return self._remember(value, node)
 

@@ -114,11 +114,11 @@ def job_info(manifest: Mapping[str, Any], jobset: Mapping[str, Any] | None = Non
       jobset: The JobSet of a PathwaysJob, which has the containers that the controller adds; None if it is not known.
     """
     metadata, status = manifest["metadata"], manifest.get("status") or {}
-    whole = manifest["kind"] == definition.KIND
-    if not whole:
+    is_own_kind = manifest["kind"] == definition.KIND
+    if not is_own_kind:
         status = conditions.derive({}, manifest, now="")
     state, condition = conditions.current({"status": status})
-    kind, slices, headless = _read_job(manifest) if whole else _read_jobset(manifest)
+    kind, slices, headless = _read_job(manifest) if is_own_kind else _read_jobset(manifest)
     parts = (manifest if jobset is None else jobset).get("spec") or {}
     containers = [each for part in parts.get("replicatedJobs") or () for each in _containers(_pod_of(part))]
     return JobInfo(
@@ -130,10 +130,10 @@ def job_info(manifest: Mapping[str, Any], jobset: Mapping[str, Any] | None = Non
         instance_type=kind,
         slices=slices,
         headless=headless,
-        kind=definition.KIND if whole else JOBSETS.kind,
+        kind=definition.KIND if is_own_kind else JOBSETS.kind,
         created=created(manifest),
         queue=queues.queue_of(manifest),
-        maker="" if whole else _maker(manifest),
+        maker="" if is_own_kind else _maker(manifest),
         unset=obstacles.unset_references(containers),
         demands_alts=headless and obstacles.demands_alts(containers),
     )
