@@ -22,9 +22,9 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import websocket
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.websocket import AnswerPoints
-from pathways_jupyter.tunnel.open_carrier import OpenCarrier, StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import Inbox
+from pathways_jupyter.tunnel.open_carrier import OpenCarrier, StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay.stream import Pool, StreamEnd
 from pathways_jupyter.tunnel.relay.wire import Hello
