@@ -156,7 +156,7 @@ def test_an_extension_that_is_loaded_again_shows_each_notice_once(shell, capsys)
         follow=lambda since: iter(events.get, None),
         record=SimpleNamespace(unused_since=0.0),
         elsewhere="",
-        on_transfer=lambda call: None,
+        suspender=SimpleNamespace(),
     )
     unloaded = extension.load(shell).magics.connection
     unloaded.watch(session)
