@@ -47,7 +47,9 @@ def test_what_a_sessions_methods_return_is_public_and_documented():
         "Mapping",
         "Self",
         "Device",
+        # For the package's own interfaces.
         "ConnectionAttempt",
+        "SessionVerdict",
     }
     for name in public | {"SessionSlice", "EventKind", "NamedArray"}:
         assert getattr(pathways_jupyter, name).__doc__, name
