@@ -66,11 +66,12 @@ def test_putting_data_of_a_new_shape_waits_for_one_round_trip(connected, link):
 
 
 # Handshakes of TCP and TLS; what there is (service, slices, pods); the Job; the tunnel; a relay's hello; JAX's own. A
-# reconnect removes the old proxy first. A disconnect ends when the Job's deletion is accepted: it owns all else.
+# reconnect removes the old proxy first; then it looks through the process for what is on its devices, half a second and
+# more on a busy machine, while keepalives pass that nothing waits for. A disconnect ends when the Job's deletion is accepted: it owns all else.
 @pytest.mark.parametrize("options", ["--relay", "--no-relay", "--relay --wait 60"])
 def test_connect_and_disconnect_wait_for_few_round_trips(options, notebook, link, tmp_path):
     connect = f"connect --tpu tpuv6e:2x2=1 {options} --kubeconfig {link.write(tmp_path / 'kubeconfig')}"
-    most = {connect: (9, 5), "reconnect --yes": (10, 5), "disconnect": (1, 0)}
+    most = {connect: (9, 5), "reconnect --yes": (13, 5), "disconnect": (1, 0)}
     notebook.run("%load_ext pathways_jupyter\nimport jax")
     fewest = dict.fromkeys(most, (99, 99))
     # A pod that starts slowly leaves time for a round trip that nothing waits for.
