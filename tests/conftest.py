@@ -245,7 +245,7 @@ class Notebook:
         return output
 
     def restart(self) -> None:
-        """Kill a kernel that hangs, and start it anew, so that the next tests have one."""
+        """Kill a kernel that hangs, or one that has died, and start it anew, so that the next tests have one."""
         self.manager.restart_kernel(now=True)
         self.client.wait_for_ready(timeout=60)
         self.hangs = False
@@ -337,7 +337,7 @@ def cleared_notebook(shared_notebook):
     shared_notebook.displays.clear()
     shared_notebook.seen.clear()
     yield shared_notebook
-    if shared_notebook.hangs:
+    if shared_notebook.hangs or not shared_notebook.manager.is_alive():
         shared_notebook.restart()
     else:
         shared_notebook.run("%pathways disconnect")

@@ -72,7 +72,7 @@ def test_putting_data_of_a_new_shape_waits_for_one_round_trip(connected, link):
 @pytest.mark.parametrize("options", ["--relay", "--no-relay", "--relay --wait 60"])
 def test_connect_and_disconnect_wait_for_few_round_trips(options, notebook, link, tmp_path):
     connect = f"connect --tpu tpuv6e:2x2=1 {options} --kubeconfig {link.write(tmp_path / 'kubeconfig')}"
-    most = {connect: (9, 5), "reconnect --yes": (13, 5), "disconnect": (1, 0)}
+    most = {connect: (9, 5), "reconnect --yes": (10, 5), "disconnect": (1, 0)}
     notebook.run("%load_ext pathways_jupyter\nimport jax")
     fewest = dict.fromkeys(most, (99, 99))
     # A pod that starts slowly leaves time for a round trip that nothing waits for.
@@ -102,7 +102,7 @@ def test_a_suspend_and_a_resume_wait_for_few_round_trips_however_many_arrays(not
     assert cell.status == "ok", cell.shown
     # Eight pieces, each of three: what is written is compiled first, then begun, and its end is waited for. Keepalives
     # pass while the process is searched: two of a suspend, two of a resume.
-    most = {"suspend --yes": 10, "resume": 17}
+    most = {"suspend --yes": 8, "resume": 15}
     fewest = dict.fromkeys(most, 99)
     for _ in range(3):
         for command in most:

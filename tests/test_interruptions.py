@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import psutil
 import pytest
 import yaml
@@ -350,6 +351,12 @@ def test_a_call_that_stops_the_whole_kernel_in_a_silence_is_ended_by_the_termina
     wait_until(lambda: json.loads(machine.cli("sessions", "--json").stdout)[0]["state"] == "interrupted")
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(client.request, SessionRecord.from_json(record), Method(ends))
+        if jax.__version_info__ < (0, 12):
+            # Its jaxlib aborts when the connection ends meanwhile: nothing of the session outlives the kernel.
+            wait_until(lambda: not notebook.manager.is_alive())
+            link.thaw()
+            wait_until(lambda: json.loads(machine.cli("sessions", "--json").stdout) == [])
+            return
         assert notebook.finish(request).status == "error"
         link.thaw()
         answer = asked.result()

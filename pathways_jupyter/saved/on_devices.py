@@ -192,32 +192,41 @@ def _is_jaxs(holder: Any) -> bool:
     return any(f"/{each}/" in code.co_filename for each in _JAX)
 
 
-def move(
-    before: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]], arrays: Mapping[int, Any], old: Sequence[Any] = ()
-) -> set[int]:
-    """Put what is on the devices of an earlier proxy onto those of now, wherever it is held.
+class Placed:
+    """What is on the devices of a proxy, and where all of it is held, so that it can be moved to another proxy's.
+
+    Finding takes half a second of a process with JAX: do it while the other proxy starts.
 
     Args:
-      before: The devices of the earlier proxy, by slice.
-      now: Those of the present one, by slice.
-      arrays: What takes the place of arrays, by their ids.
-      old: Those arrays.
-
-    Returns:
-      The ids of the arrays that were held somewhere.
+      slices: The proxy's devices, by slice.
+      arrays: The arrays to move too; without them only meshes, shardings and programs are.
     """
-    # What only garbage holds has no place.
-    gc.collect()
-    those = [device for each in before for device in each]
-    parts = find(those)
-    resize = Resize(len(before), len(now), len(before[0]))
-    mover = resize.mover(those, [device for each in now for device in each])
-    # Not some of them: names of one array would become names of two when it is tried again.
-    with interrupts.defer_sigint():
-        holders = Holders([*old, *parts], own=(old, parts), skip=jaxs_own(()))
-        with _programs_follow():
-            done = holders.replace(lambda value: arrays[id(value)] if id(value) in arrays else mover(value))
-    return done & {id(each) for each in old}
+
+    def __init__(self, slices: Sequence[Sequence[Any]], arrays: Sequence[Any] = ()) -> None:
+        # What only garbage holds has no place.
+        gc.collect()
+        self._slices, self._arrays = slices, {id(each) for each in arrays}
+        self._devices = [device for each in slices for device in each]
+        parts = find(self._devices)
+        self._holders = Holders([*arrays, *parts], own=(arrays, parts, self._devices), skip=jaxs_own(()))
+
+    def move(self, slices: Sequence[Sequence[Any]], arrays: Mapping[int, Any] | None = None) -> set[int]:
+        """Put it onto these devices, wherever it is held.
+
+        Args:
+          slices: The devices of the present proxy, by slice.
+          arrays: What takes the place of arrays, by their ids.
+
+        Returns:
+          The ids of the arrays that were held somewhere.
+        """
+        resize = Resize(len(self._slices), len(slices), len(self._slices[0]))
+        mover = resize.mover(self._devices, [device for each in slices for device in each])
+        new = arrays or {}
+        # Not some of them: names of one array would become names of two when it is tried again.
+        with interrupts.defer_sigint(), _programs_follow():
+            done = self._holders.replace(lambda value: new[id(value)] if id(value) in new else mover(value))
+        return done & self._arrays
 
 
 @contextlib.contextmanager

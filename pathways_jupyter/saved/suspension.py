@@ -197,7 +197,7 @@ class Suspension:
         read = self._saves.load(self.name, devices, report, resize)[ARRAYS]
         new = {id(old): array for old, array in zip(self._arrays, read, strict=True) if array is not None}
         del read
-        done = on_devices.move(self._by_slice, slices, new, self._arrays)
+        done = on_devices.Placed(self._by_slice, self._arrays).move(slices, new)
         left = self.misfits(len(slices))
         left += [f"{array_type(each)}, whose place is gone" for each in self._arrays if id(each) not in done]
         self.left = f"{some(left)}; saved as {self.name}" if left else ""

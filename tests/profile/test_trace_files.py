@@ -12,7 +12,7 @@ import pytest
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.profile import trace_files
 
-READ = "from pathways_jupyter.profile import bucket; bucket.summarize('gs://b/traces', print)"
+READ = "from pathways_jupyter.profile import trace_files; trace_files.summarize('gs://b/traces', print)"
 
 
 class _Refusing(BaseHTTPRequestHandler):

@@ -142,6 +142,8 @@ class ConnectionAttempt(Generic[S]):
         try:
             link, request, since = self._ask()
             began = time.monotonic()
+            # While the new proxy starts. What is suspended is moved with its arrays, when these are read.
+            placed = before.placed() if before is not None and before.record.saved is None else None
             yield from link.watch(since, until=request)
             record = SessionRecord.from_json(link.answer(request))
             yield _stage("Switching JAX to the proxy.", began)
@@ -149,7 +151,7 @@ class ConnectionAttempt(Generic[S]):
             side = before
             if side is None:
                 side = self._side = KernelSide(link, record)
-            self.switched = side.adopt(link, record, self._variables)
+            self.switched = side.adopt(link, record, self._variables, placed)
             session = self._connected(side)
             slices = side.switch.slices()
             devices = sum(map(len, slices.values()))

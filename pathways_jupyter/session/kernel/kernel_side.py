@@ -14,7 +14,7 @@ from typing import Any
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Transfer
 from pathways_jupyter.base.text import count, size
-from pathways_jupyter.saved import on_devices
+from pathways_jupyter.saved.on_devices import Placed
 from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
@@ -113,8 +113,18 @@ class KernelSide:
         """Return whether the proxy that JAX was pointed at last is the session's newest."""
         return self._adopted == (self.link.session, self.link.generation)
 
-    def adopt(self, link: SupervisorLink, record: SessionRecord, variables: Variables | None) -> Switched:
+    def placed(self) -> Placed | None:
+        """Return what is on the devices that JAX has of the session; None if it has none."""
+        slices = list(self.switch.slices().values())
+        return Placed(slices) if slices else None
+
+    def adopt(
+        self, link: SupervisorLink, record: SessionRecord, variables: Variables | None, placed: Placed | None = None
+    ) -> Switched:
         """Point JAX at the proxy of `record`.
+
+        Args:
+          placed: From :meth:`placed`, if that was asked before.
 
         Raises:
           SessionError: The proxy is lost already.
@@ -123,15 +133,16 @@ class KernelSide:
         link.on_lost, link.handlers = self.switch.lost, self.handlers
         if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
-        before = list(self.switch.slices().values())
+        # Meshes and jitted functions go on to work; of arrays there is nothing to move. Resuming moves all.
+        if placed is None and record.saved is None:
+            placed = self.placed()
         switched = self.switch.activate(
             record.target,
             secure=record.credentials == registry.ALTS,
             namespace=process.variables() if variables is None else variables,
         )
-        if before and record.saved is None:
-            # Meshes and jitted functions go on to work; of arrays there is nothing to move. Resuming moves all.
-            on_devices.move(before, list(self.switch.slices().values()), {})
+        if placed is not None:
+            placed.move(list(self.switch.slices().values()))
         self._record_lost(switched.unusable)
         self._storage.adopt(clusters.Storage.of(record))
         self.children.follow(record)

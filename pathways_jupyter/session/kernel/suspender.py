@@ -21,6 +21,9 @@ from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.verdicts import Does, SessionCommand, verdict
 
+_RECORD_SECONDS = 5.0
+"""Longest wait for the supervisor, which is on this machine, to add an event."""
+
 
 class Suspender:
     """Hands a session over to its bucket and back, with its supervisor.
@@ -136,9 +139,10 @@ class Suspender:
         self._side.handlers |= {Method.IDLE: idle, Method.SUSPEND: suspend}
 
     def report_failure(self, why: str) -> None:
-        """Add to the session's events that it could not be suspended."""
+        """Add to the session's events that it could not be suspended, before anything else says so."""
         event = Event(EventKind.NOT_SUSPENDED, f"Not suspended. {why}")
-        self._side.link.notify(Method.RECORD, events=[event.to_json()])
+        with contextlib.suppress(PathwaysError):
+            self._side.link.request(Method.RECORD, patience=_RECORD_SECONDS, events=[event.to_json()])
 
     @contextlib.contextmanager
     def _transferring(self, report: Report | None) -> Iterator[Report]:
