@@ -8,7 +8,8 @@ The forwarder cannot read what TLS encrypts, and need not: on each connection cl
 an *exchange* begins when the client sends something, and ends when the next bytes reach it that can be the answer. The
 longest chain of exchanges of which each began after the last one had ended is the number of *stages*: what the client
 had to wait for, one after the other, however fast this machine is. The end of TLS's handshake begins none: no client
-waits for the session tickets that answer it.
+waits for the session tickets that answer it. Nor do pings: they pass at all times, and more of them where a machine is
+slow.
 
 JAX holds Python's lock while it waits for some answers, so a link in JAX's own process would wait for itself: run one
 of the two in a process of its own.
@@ -31,10 +32,9 @@ _PIECES_IN_FLIGHT = 256
 """Most pieces of a connection that are under way each way; with more the receiver is slower than the link."""
 _BUFFER_BYTES = 64 * 1024
 """Kernel buffer of each connection of a link with a rate, so that a sender sees its queue."""
-_HANDSHAKE_ENDS = b"\x14"
-"""First byte of the end of a TLS handshake: a record that middleboxes wait for, before the client's `Finished`."""
-_HANDSHAKE_END_BYTES = 80
-"""Longest such end, where nothing else was sent with it."""
+_UNANSWERED_BYTES = {0x14: 80, 0x17: 29}
+"""Bytes of the longest TLS records whose answer no client waits for, by their first byte: the end of a handshake (what
+middleboxes wait for, and `Finished`), and of application data a WebSocket's ping, or that the connection is closed."""
 _BACKLOG = 128
 _CALL_SECONDS = 30.0
 
@@ -296,7 +296,7 @@ class Link:
             while data:
                 data = await self._loop.sock_recv(source, _PIECE_BYTES)
                 begun = max(opened, self._loop.time())
-                if data and not (data.startswith(_HANDSHAKE_ENDS) and len(data) <= _HANDSHAKE_END_BYTES):
+                if data and len(data) > _UNANSWERED_BYTES.get(data[0], 0):
                     sent(begun)
                 # What is not sent is not acknowledged either.
                 await gate.wait()

@@ -9,7 +9,6 @@ read here by other means. What C code holds is in neither, and shows only in the
 from __future__ import annotations
 
 import gc
-import itertools
 import sys
 import threading
 import types
@@ -106,11 +105,13 @@ class Heap:
             referents, end = _referents if begin else gc.get_referents, len(objects)
             for start in range(begin, end, _PART):
                 part = objects[start : min(start + _PART, end)]
-                held = [*map(referents, part)]
-                flat = [*itertools.chain.from_iterable(held)]
-                numbers = np.fromiter(map(id, flat), np.int64, len(flat))
-                ids.append(numbers)
-                counts = np.fromiter(map(len, held), np.int64, len(held))
+                flat, counts = [], []
+                for each in part:
+                    # One list at a time: the collector would look through many, again and again.
+                    held = referents(each)
+                    flat += held
+                    counts.append(len(held))
+                ids.append(np.fromiter(map(id, flat), np.int64, len(flat)))
                 holders.append(np.repeat(np.arange(start, start + len(part)), counts))
                 kinds = {kind for kind in set(map(type, flat)) if issubclass(kind, _CONTAINERS)}
                 untracked |= {

@@ -193,7 +193,7 @@ def _is_jaxs(holder: Any) -> bool:
 
 
 class Placed:
-    """What is on the devices of a proxy, and where all of it is held, so that it can be moved to another proxy's.
+    """All that is on the devices of a proxy, and its holders, so that it can be moved to the devices of another.
 
     Finding takes half a second of a process with JAX: do it while the other proxy starts.
 

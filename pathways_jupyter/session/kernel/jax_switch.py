@@ -209,8 +209,8 @@ class JaxSwitch:
         return [] if client is None else on_client(client)
 
     def _all_arrays(self, namespace: Mapping[str, Any] | None) -> tuple[NamedArray, ...]:
-        """Return all arrays on the proxy's devices, with the names that they have in `namespace`."""
-        return () if self._client is None else all_of(self._client, namespace or {})
+        """Return all arrays on the proxy's devices, with the names that they have in `namespace`; none without one."""
+        return () if self._client is None or namespace is None else all_of(self._client, namespace)
 
     def lost(self, reason: str) -> None:
         """Handle the loss of the proxy; may be called on any thread.
@@ -225,6 +225,9 @@ class JaxSwitch:
 
     def empty(self, namespace: Mapping[str, Any] | None = None) -> Switched | None:
         """Invalidate the arrays and devices of a lost proxy; they stay JAX's default ones, and fail when used.
+
+        Args:
+          namespace: The user's variables, to report the arrays; None if nobody asks for them.
 
         Returns:
           What happened to the user's arrays; None if it was done before.

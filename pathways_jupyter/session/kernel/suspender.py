@@ -67,7 +67,7 @@ class Suspender:
             count, nbytes, place = suspension.count, suspension.nbytes, suspension.place
             answer = side.link.request(Method.SUSPEND, count=count, bytes=nbytes, place=place)
         side.remember(answer)
-        side.empty({})
+        side.switch.empty()
 
     def misfits(self, config: ConnectConfig) -> list[str]:
         """Return the arrays of a suspended session whose sharding does not fit the slices of `config`."""
