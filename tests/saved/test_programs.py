@@ -44,6 +44,12 @@ class Model(nnx.Module):
 
 
 @nnx.jit
+def made_transformer():
+    model = Model(nnx.Rngs(0))
+    return model, nnx.Optimizer(model, ADAMW, wrt=nnx.Param)
+
+
+@nnx.jit
 def train_transformer(model, optimizer, tokens):
     def loss_of(model):
         return optax.softmax_cross_entropy_with_integer_labels(model(tokens), jnp.roll(tokens, 1, 1)).mean()
@@ -55,8 +61,7 @@ def train_transformer(model, optimizer, tokens):
 
 def transformer(session):
     """A Flax NNX transformer with adamw; its state is in the modules."""
-    model = Model(nnx.Rngs(0))
-    optimizer = nnx.Optimizer(model, ADAMW, wrt=nnx.Param)
+    model, optimizer = made_transformer()
     tokens = jax.random.randint(jax.random.key(1), (BATCHES, LENGTH), 0, VOCABULARY)
     variables = {"model": model, "optimizer": optimizer, "tokens": tokens}
     return variables, lambda: train_transformer(variables["model"], variables["optimizer"], variables["tokens"])

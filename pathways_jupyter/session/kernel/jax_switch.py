@@ -227,7 +227,7 @@ class JaxSwitch:
         """Invalidate the arrays and devices of a lost proxy; they stay JAX's default ones, and fail when used.
 
         Args:
-          namespace: The user's variables, to report the arrays; None if nobody asks for them.
+          namespace: The user's variables, to report the arrays; without it none are.
 
         Returns:
           What happened to the user's arrays; None if it was done before.
