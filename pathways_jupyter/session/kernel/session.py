@@ -264,6 +264,7 @@ class Session:
         self,
         variables: Mapping[str, Any] | None = None,
         *,
+        found: Suspension | None = None,
         yes: bool | Collection[str] = False,
         report: Report | None = None,
     ) -> Suspension:
@@ -274,6 +275,7 @@ class Session:
 
         Args:
           variables: As for :meth:`suspension`.
+          found: What that has returned, if nothing but this package's code has run on this thread since.
           yes: Suspend also if something cannot be kept; or those of :attr:`.Suspension.unkept` that were agreed to.
           report: As for :meth:`save`.
 
@@ -281,7 +283,7 @@ class Session:
           UnsavableError: Some cannot be kept.
           PathwaysError: The bucket or the hosts failed; the session is as it was.
         """
-        suspension = self.suspension(variables)
+        suspension = found or self.suspension(variables)
         self.suspender.suspend(suspension, yes=yes, report=report)
         return suspension
 
