@@ -53,7 +53,7 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 	@echo "The embedded cluster ends after 30 minutes without use, or with: $(BIN)/pathways-jupyter local down"
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
-test: $(VENV)/.test ## Run the tests that a change must pass (about 10 minutes on two cores; WORKERS=)
+test: $(VENV)/.test ## Run the tests that a change must pass (about 25 minutes on two cores; WORKERS=)
 	$(RUN_TESTS)
 
 test-local: $(VENV)/.test ## Run the tests of the embedded cluster itself, for a change of pathways_jupyter/local (about 3 minutes)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from waits import wait_until
 
-CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=1"
+CONNECT = "%load_ext pathways_jupyter\n%pathways connect --kubeconfig {kubeconfig} --tpu tpuv6e:2x2=1"
 BEATS = """
 import json, pathlib, threading, time
 import jax, numpy as np
@@ -41,7 +41,7 @@ CALLS = {
 @pytest.fixture
 def interrupted(cluster, notebook, tmp_path):
     """A connected notebook whose supervisor is stopped: nothing of JAX gets through."""
-    assert notebook.run(CONNECT).status == "ok"
+    assert notebook.run(CONNECT.format(kubeconfig=cluster.kubeconfig)).status == "ok"
     beats = tmp_path / "beats"
     cell = notebook.run(BEATS.format(beats=str(beats)))
     assert cell.status == "ok", cell.shown
