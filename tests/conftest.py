@@ -155,17 +155,21 @@ class Cell:
 
 
 class Notebook:
-    """A real kernel, and the outputs of its cells as a front end would keep them."""
+    """A real kernel, and the outputs of its cells as a front end would keep them.
 
-    def __init__(self, machine: Machine) -> None:
+    Args:
+      manager: Has a kernelspec of its own; by default it is this Python's.
+    """
+
+    def __init__(self, machine: Machine, manager=None) -> None:
         from jupyter_client.manager import KernelManager
 
         self._environ = machine.environ
-        self.manager = KernelManager(**ipc(machine.directory))
+        self.manager = manager or KernelManager(**ipc(machine.directory))
         self.manager.start_kernel(env=machine.environ, cwd=str(machine.directory))
         self.client = self.manager.client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.client.wait_for_ready(timeout=100)
         self.displays: dict[str, dict] = {}
         self.seen: list[str] = []
         """Every output as plain text, also those that were drawn over since."""
@@ -316,7 +320,7 @@ async def bench(bench_type, tmp_path):
 def open_notebook(machine):
     """Open notebooks, each with a kernel of its own; the test's end closes them."""
     with contextlib.ExitStack() as stack:
-        yield lambda on=machine: stack.enter_context(contextlib.closing(Notebook(on)))
+        yield lambda on=machine, manager=None: stack.enter_context(contextlib.closing(Notebook(on, manager)))
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.pathwaysjob import definition, submission
 from pathways_jupyter.service.permissions import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.service_jobset import ServiceSpec
-from pathways_jupyter.session import protocol, registry, sweep
+from pathways_jupyter.session import clusters, protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
 
@@ -389,7 +389,8 @@ async def test_a_lab_needs_what_is_documented_and_nothing_else(cluster):
     spec = lab_of("lara")
     async with asyncio.timeout(DEADLINE), person.client() as client:
         assert await lifecycle.up(client, spec)
-        async with lifecycle.forwarded(client, spec.namespace, spec.name):
+        reload = clusters.reloader(lambda: person.config, client)
+        async with lifecycle.forwarded(client, spec.namespace, spec.name, reload=reload):
             assert await lifecycle.up(client, spec)
         ending = asyncio.create_task(lifecycle.until_ended(client, spec.namespace, spec.name))
         assert "its home volume" in await lifecycle.down(client, spec.namespace, spec.name, delete_volume=True)

@@ -49,6 +49,17 @@ describe('connectLine', () => {
     expect(connectLine({ ...CHOICE, local: true, context: 'gke' })).not.toContain('gke');
   });
 
+  it('names no cluster to a kernel that runs in one, where --local is another', () => {
+    const beside = { ...CHOICE, context: 'gke', beside: 'gke' };
+    expect(connectLine(beside)).toBe('%pathways connect --tpu tpuv6e:2x2=2');
+    expect(connectLine({ ...beside, context: '', local: true, namespace: 'team' })).toBe(
+      '%pathways connect --namespace team --tpu tpuv6e:2x2=2'
+    );
+    // Nothing is chosen instead, nor added to an embedded cluster from there.
+    expect(placed(beside, { contexts: [], current: '', local: true, in_cluster: false })).toEqual({});
+    expect(growsFor({ ...beside, local: true }, { total: 1 })).toBe(false);
+  });
+
   it('quotes what a shell would split', () => {
     expect(connectLine({ ...CHOICE, context: 'my cluster' })).toContain('--context "my cluster"');
   });

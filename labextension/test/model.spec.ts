@@ -1,4 +1,5 @@
 import { Model } from '../src/models/model';
+import { DEFAULTS, scopeOf } from '../src/models/preferences';
 import { IEvent, ISession } from '../src/models/sessionrows';
 import { Message } from '../src/models/wire';
 import { SCOPE, session, slice, tables, watch } from './rows';
@@ -19,6 +20,20 @@ describe('Model', () => {
     made.apply(sessions([session({ id: 'a', kernel_id: 'k1' }), session({ id: 'b', kernel_id: 'k2' })]));
     made.setFront({ path: 'x.ipynb', kernelId: 'k1' });
     expect(made.session?.id).toBe('a');
+  });
+
+  it('knows where the kernel in front is, and forgets it with the kernel', () => {
+    const made = model();
+    const place = { kernel_id: 'k', cluster: 'gke', ready: true, message: '', note: '', failed: false, scope: SCOPE };
+    made.apply({ type: 'sessions', sessions: [], ended: [], kernels: [place] });
+    made.setFront({ path: 'x.ipynb', kernelId: 'k' });
+    expect(made.place).toBe(place);
+    expect(scopeOf({ ...DEFAULTS, context: 'other' }, made.session ?? made.place, [])).toBe(SCOPE);
+    made.setFront({ path: 'y.ipynb', kernelId: 'here' });
+    expect(made.place).toBeNull();
+    made.setFront({ path: 'x.ipynb', kernelId: 'k' });
+    made.apply(sessions([]));
+    expect(made.place).toBeNull();
   });
 
   it('prefers the youngest session of a kernel that has two', () => {

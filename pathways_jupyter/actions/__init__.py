@@ -27,6 +27,8 @@ def action_of(command: str) -> Action:
             from pathways_jupyter.actions.explain import ACTIONS
         case "elastic":
             from pathways_jupyter.actions.elastic import ACTIONS
+        case "kernel":
+            from pathways_jupyter.actions.kernel import ACTIONS
         case "lab":
             from pathways_jupyter.actions.lab import ACTIONS
         case "local":

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.setting_values import NAME, QUANTITY, PodFormat
 from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render.view import View, for_kubectl, said
 from pathways_jupyter.service.lab import lifecycle, manifests
+from pathways_jupyter.service.lab.manifests import LabSpec
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import clusters
 
@@ -25,20 +27,14 @@ def up(shell: Shell, values: Values) -> View | None:
       ConfigError: A value is invalid, or a real cluster needs an image, and none is given; nothing was done.
       ServiceError: It cannot start.
     """
-    name = manifests.lab_name(current_user(), values.get("name", ""))
     port = parse_whole_number("--port", values.get("port", 0), most=65535)
     # What the cluster refuses only when the rest of the lab is made already.
-    resources = {each: _checked(each, values[each], fits) for each, fits in _RESOURCES.items() if values.get(each)}
+    check(values)
     with cluster.Located(cluster.resolve(cluster.named(values))) as where:
         # A lab needs no slices of its own.
         pass
-    image = values.get("image", "")
-    # However it was named: by --local, or by its kubeconfig.
-    if not image and clusters.Embedded.of(where) is not None:
-        from pathways_jupyter.local.node import programs
-
-        image = programs.reference(programs.LAB_IMAGE)
-    spec = manifests.LabSpec(name=name, namespace="", user=current_user(), image=image, **resources)
+    spec = spec_of(values, where)
+    name = spec.name
     if values.get("dry_run"):
         made = clusters.ask(where, lambda client, namespace: lifecycle.manifests_of(client, spec.within(namespace)))
         return for_kubectl([manifest for _, manifest in made])
@@ -47,7 +43,8 @@ def up(shell: Shell, values: Values) -> View | None:
     )
 
     async def forward(client: Client, namespace: str) -> None:
-        async with lifecycle.forwarded(client, namespace, name, port=port) as forwarding:
+        reload = clusters.reloader(lambda: where, client)
+        async with lifecycle.forwarded(client, namespace, name, port=port, reload=reload) as forwarding:
             url = f"http://{forwarding.address}/lab?token={token}"
             shell.line(f"JupyterLab: {url}", name=name, url=url)
             shell.say("Ctrl-C ends this forward; the lab keeps running.")
@@ -62,10 +59,33 @@ def up(shell: Shell, values: Values) -> View | None:
     return None
 
 
-def _checked(name: str, value: str, fits: PodFormat) -> str:
-    if problem := fits.problem(value):
-        raise ConfigError(f"{name} cannot be {value!r}: {problem}.", hint="See pathways-jupyter lab up --help.")
-    return value
+def check(values: Values) -> dict[str, str]:
+    """Return what a lab's pod gets.
+
+    Raises:
+      ConfigError: A value is none.
+    """
+    given = {name: str(values[name]) for name in _RESOURCES if values.get(name)}
+    for name, value in given.items():
+        if problem := _RESOURCES[name].problem(value):
+            raise ConfigError(f"{name} cannot be {value!r}: {problem}.", hint="See pathways-jupyter lab up --help.")
+    return given
+
+
+def spec_of(values: Values, where: ConnectConfig) -> LabSpec:
+    """Return the lab that a command's values describe, in the namespace that they name.
+
+    Raises:
+      ConfigError: A value is invalid.
+    """
+    name = manifests.lab_name(current_user(), values.get("name", ""))
+    image = values.get("image", "")
+    # However it was named: by --local, or by its kubeconfig.
+    if not image and clusters.Embedded.of(where) is not None:
+        from pathways_jupyter.local.node import programs
+
+        image = programs.reference(programs.LAB_IMAGE)
+    return LabSpec(name=name, namespace=where.namespace, user=current_user(), image=image, **check(values))
 
 
 def down(shell: Shell, values: Values) -> View:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import interrupts, tasks
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.profile import trace_files
 from pathways_jupyter.render import profile as render
@@ -37,6 +38,11 @@ def take(shell: Shell, values: Values) -> None:
     """
     record = cluster.find_session(values.get("session") or "")
     verdict(record, SessionCommand.RUN).require()
+    if record.place:
+        raise SessionError(
+            f"The proxy of session {record.id} is not reached from here: its kernel runs {record.place}.",
+            hint="Trace it in its notebook: %pathways profile.",
+        )
     seconds = parse_seconds("--seconds", values.get("seconds") or _SECONDS, most=_MOST_SECONDS)
     options = _options(values, clusters.bucket(record))
     options.check()

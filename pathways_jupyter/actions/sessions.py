@@ -14,6 +14,7 @@ from pathways_jupyter.base.errors import ConfigError, LocalClusterError, Pathway
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.base.tones import Mark
+from pathways_jupyter.kernel import places
 from pathways_jupyter.render import sessions as render
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View, preformatted, said
@@ -124,6 +125,9 @@ def _clean_machine(dry_run: bool) -> Iterator[Cleaned]:
             except PathwaysError as problem:
                 error = str(problem)
         yield Cleaned("session", record.id, "its supervisor is gone", error)
+    if not dry_run:
+        # Files of kernels beside the chips.
+        places.read()
     for left in orphan_files.find():
         error = ""
         if not dry_run:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Option, ValueKind
 
-_NAME = Option("--name", "distinguishes several labs of yours", default="the one without a name")
+NAME = Option("--name", "distinguishes several labs of yours", default="the one without a name")
+LAB = (
+    Option("--image", "image with JupyterLab and pathways_jupyter", default="the embedded cluster's own"),
+    Option("--cpu", "CPUs of its pod", metavar="N", default="as the cluster decides"),
+    Option("--memory", "memory of its pod, e.g. 32G", metavar="SIZE", default="as the cluster decides"),
+    Option("--volume", "size of its home volume", metavar="SIZE", default="10Gi"),
+    Option("--storage-class", "storage class of its home volume", default="the cluster's"),
+)
+"""Options of all that may start a lab."""
 COMMANDS = (
     Command(
         "lab up",
         "Start JupyterLab in the cluster, or find yours, and forward a local port to it.",
         options=(
-            Option("--image", "image with JupyterLab and pathways_jupyter", default="the embedded cluster's own"),
-            Option("--cpu", "CPUs of its pod", metavar="N", default="as the cluster decides"),
-            Option("--memory", "memory of its pod, e.g. 32G", metavar="SIZE", default="as the cluster decides"),
-            Option("--volume", "size of its home volume", metavar="SIZE", default="10Gi"),
-            Option("--storage-class", "storage class of its home volume", default="the cluster's"),
+            *LAB,
             Option("--port", "local port", ValueKind.NUMBER, default="any free one"),
-            _NAME,
+            NAME,
             Option("--dry-run", "print what would be created, as YAML", ValueKind.FLAG),
             *CLUSTER,
         ),
@@ -38,7 +42,7 @@ COMMANDS = (
         "End a lab; its home volume stays unless it is to be deleted.",
         options=(
             Option("--delete-volume", "delete the home volume too, with all files in it", ValueKind.FLAG),
-            _NAME,
+            NAME,
             *CLUSTER,
         ),
         details="Its kernels end with their proxies.",

@@ -10,6 +10,7 @@ from pathways_jupyter.commands import (
     colocated,
     elastic,
     job,
+    kernel,
     lab,
     local,
     multihost,
@@ -29,6 +30,7 @@ _ALL = (
     *profile.COMMANDS,
     *multihost.COMMANDS,
     *lab.COMMANDS,
+    *kernel.COMMANDS,
     *local.COMMANDS,
     *accept.COMMANDS,
     *colocated.COMMANDS,
@@ -45,6 +47,8 @@ GROUPS: Mapping[str, str] = {
     "processes, and a Pathways for CPUs.",
     "lab": "JupyterLab in the cluster: up, down.\n\nIts notebooks reach their proxies without a tunnel, "
     "and keep running while this machine sleeps.",
+    "kernel": "Kernels in the cluster for the notebooks of this machine: add, list, remove.\n\nThe notebook stays "
+    "here, the kernel runs beside the TPUs.",
     "sessions": "Sessions of all notebooks and scripts on this machine; end one from here.",
     "service": "Deploy a Shared Pathways Service, follow its start, show it, delete it.",
     "job": "PathwaysJobs: new, apply, list, show, logs, suspend, resume, delete.\n\nPrograms on TPUs that run in the "

@@ -18,6 +18,7 @@ from pathways_jupyter.base import setting_sources
 from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, SessionError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.kernel.places import KernelPlace
 from pathways_jupyter.kube import kubeconfig
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
@@ -109,6 +110,16 @@ def of_record(record: SessionRecord) -> Scope:
     if config.get("cluster") or config.get("kubeconfig") or record.kubeconfigs != os.environ.get("KUBECONFIG", ""):
         return Scope(namespace=record.namespace, session=record.id)
     return Scope(context="" if record.context == _IN_CLUSTER else record.context, namespace=record.namespace)
+
+
+def of_kernel(place: KernelPlace) -> Scope | None:
+    """Return the scope of a kernel's cluster; None if it has no context in this server's kubeconfig."""
+    where = place.where
+    if where.get("local"):
+        return Scope(namespace=str(where.get("namespace", "")), local=True)
+    if where.get("cluster") or where.get("kubeconfig"):
+        return None
+    return Scope(context=str(where.get("context") or place.cluster), namespace=str(where.get("namespace", "")))
 
 
 async def resolve(scope: Scope) -> ResolvedScope:

@@ -22,6 +22,8 @@ from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.base.text import capitalized
+from pathways_jupyter.kernel import places
+from pathways_jupyter.kernel.places import KernelPlace
 from pathways_jupyter.render import sessions as drawn
 from pathways_jupyter.server import scope
 from pathways_jupyter.service import names
@@ -69,6 +71,7 @@ class SessionWatch(PolledFeed):
         super().__init__()
         # None until the first look.
         self._rows: list[dict[str, Any]] | None = None
+        self._kernels: list[dict[str, Any]] = []
         self._ended: dict[str, dict[str, Any]] = {}
         self._followed: dict[str, _Followed] = {}
 
@@ -87,7 +90,7 @@ class SessionWatch(PolledFeed):
         return super().stop()
 
     async def _fingerprint(self) -> object:
-        return runtime_files.fingerprint(runtime_dir())
+        return [runtime_files.fingerprint(each) for each in (runtime_dir(), places.directory())]
 
     async def _read(self) -> None:
         # Only this machine's: sockets of another machine that shares the home directory cannot be reached from here.
@@ -102,12 +105,13 @@ class SessionWatch(PolledFeed):
             _row(record, living, self._followed.get(record.id, _Followed()))
             for record, living in zip(records, alive, strict=True)
         ]
+        kernels = [_kernel(each) for each in await asyncio.to_thread(places.read)]
         ended = self._keep_ended({record.id for record in records})
-        before, self._rows = self._rows, rows
+        (before, self._rows), (known, self._kernels) = (self._rows, rows), (self._kernels, kernels)
         if before is None:
             for message in self._snapshot():
                 self.publish(message)
-        elif ended or rows != before:
+        elif ended or rows != before or kernels != known:
             self.publish(self._sessions())
 
     def _keep_ended(self, present: set[str]) -> bool:
@@ -180,7 +184,8 @@ class SessionWatch(PolledFeed):
                 self.publish(_message(record.id, [value], news=event.at >= since))
 
     def _sessions(self) -> dict[str, Any]:
-        return {"type": "sessions", "sessions": self._rows, "ended": list(self._ended.values())}
+        ended = list(self._ended.values())
+        return {"type": "sessions", "sessions": self._rows, "ended": ended, "kernels": self._kernels}
 
 
 def _message(session: str, events: list[dict[str, Any]], *, reset: bool = False, news: bool = False) -> Message:
@@ -189,6 +194,16 @@ def _message(session: str, events: list[dict[str, Any]], *, reset: bool = False,
 
 def _elastic(session: str, run: dict[str, Any]) -> dict[str, Any]:
     return {"type": "elastic", "session": session, "run": run}
+
+
+def _kernel(place: KernelPlace) -> dict[str, Any]:
+    """Return the JSON values of a kernel beside the chips for a page."""
+    shown = ("kernel_id", "cluster", "ready", "message", "note", "failed")
+    where = scope.of_kernel(place)
+    return {
+        **{name: getattr(place, name) for name in shown},
+        "scope": dataclasses.asdict(where) if where is not None else None,
+    }
 
 
 def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, Any]:

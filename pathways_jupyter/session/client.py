@@ -69,7 +69,7 @@ async def _present(record: SessionRecord) -> SessionRecord | None:
     if not record.is_here:
         return record
     try:
-        return SessionRecord.from_json(await arequest(record, Method.STATUS))
+        return record.as_here(SessionRecord.from_json(await arequest(record, Method.STATUS)))
     except (PathwaysError, KeyError, TypeError, ValueError):
         if registry.read(record.id) is None:
             return None

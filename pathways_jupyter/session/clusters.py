@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -22,6 +23,7 @@ from pathways_jupyter.base.errors import (
     ConfigError,
     LocalClusterError,
     NoKubeconfigError,
+    PathwaysError,
     Unreachable,
 )
 from pathways_jupyter.base.sentences import advice
@@ -33,6 +35,9 @@ from pathways_jupyter.session import protocol
 from pathways_jupyter.session.registry import SessionRecord
 
 Answer = TypeVar("Answer")
+Reload = Callable[[ClusterError], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.01
 _ENDING_SECONDS = 1.0
@@ -65,6 +70,23 @@ async def resolve(where: ConnectConfig | SessionRecord) -> Cluster:
 
 def _config(where: ConnectConfig | SessionRecord) -> ConnectConfig:
     return where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
+
+
+def reloader(where: Callable[[], ConnectConfig | SessionRecord], client: Client) -> Reload:
+    """Return what loads the cluster of `where` again, if it may have moved, or may have new credentials."""
+
+    async def reload(error: ClusterError) -> None:
+        try:
+            cluster = await resolve(where())
+        except PathwaysError as problem:
+            logger.info("the cluster's address cannot be loaded again: %s", problem)
+            return
+        # A refusal may be about expired credentials, so the new ones are taken at the same address, too.
+        if cluster.server != client.cluster.server or isinstance(error, ApiError):
+            logger.info("continuing at %s", cluster.server)
+            client.move(cluster)
+
+    return reload
 
 
 def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:

@@ -36,6 +36,10 @@ SILENT, ABANDONED = "not answering", "abandoned"
 """Faults of a supervisor: it does not answer, or has ended without cleaning up."""
 
 
+OF_MACHINE = ("pid", "kernel_pid", "socket", "tunnel", "log", "host", "place", "config", "kubeconfigs", "context")
+"""Fields that hold on one machine only: a session elsewhere that is shown here has others."""
+
+
 @dataclass(frozen=True)
 class SessionRecord:
     """A session as its files show it, without asking its supervisor.
@@ -80,6 +84,8 @@ class SessionRecord:
       suspend_after: Seconds without use after which it is suspended: the user's, or the service's if less; 0 for never.
       unused_since: Since when nothing was computed, in seconds since the epoch; 0 while it is used, or was lately.
       suspends_at: When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon.
+      place: Where its kernel and supervisor run, for people, where that is another machine that this one reaches:
+        ``beside the chips, in pod ...``. Its sockets here lead there.
       supervisor: What is wrong with its supervisor, in a record that comes from asking it
         (:func:`~pathways_jupyter.session.client.present`); the state is then the last known one.
     """
@@ -124,6 +130,7 @@ class SessionRecord:
     suspend_after: float = 0.0
     unused_since: float = 0.0
     suspends_at: float = 0.0
+    place: str = ""
     supervisor: str = ""
 
     def __str__(self) -> str:
@@ -136,6 +143,7 @@ class SessionRecord:
             "namespace": self.namespace,
             "distance": self.distance,
             "notebook": self.notebook,
+            "kernel": self.place,
             "data path": self.data_path if self.direct else "",
             "program": self.program,
             "saved": str(self.saved or ""),
@@ -170,6 +178,8 @@ class SessionRecord:
         # Where Jupyter gives no path it is the kernel, or the process of a script or a terminal.
         process = f"kernel {self.kernel_id[:8]}" if self.kernel_id else f"process {self.kernel_pid}"
         owner = PurePath(self.notebook).name or self.program or process
+        if self.place:
+            return f"{owner}, beside the chips"
         return owner if self.is_here else f"{owner} on {self.host}"
 
     @property
@@ -193,6 +203,12 @@ class SessionRecord:
             return "direct, through a unix socket"
         how = "encrypted with ALTS" if self.credentials == ALTS else "unencrypted"
         return f"direct to {self.direct}, {how}"
+
+    def as_here(self, there: SessionRecord) -> SessionRecord:
+        """Return what the supervisor answers, with what this machine reaches it by, where it runs elsewhere."""
+        if not self.place:
+            return there
+        return dataclasses.replace(there, **{name: getattr(self, name) for name in OF_MACHINE})
 
     def to_json(self) -> dict[str, Any]:
         """Return this record as JSON values."""
@@ -316,8 +332,8 @@ def sessions() -> list[SessionRecord]:
 
 
 def find(*, kernel_id: str = "", notebook: str = "") -> SessionRecord | None:
-    """Return the newest live session of this kernel, or else of this notebook."""
-    living = [record for record in sessions() if record.is_here and is_alive(record)]
+    """Return the newest live session of this kernel, or else of this notebook, whose kernel was on this machine."""
+    living = [record for record in sessions() if record.is_here and not record.place and is_alive(record)]
     for name, value in (("kernel_id", kernel_id), ("notebook", notebook)):
         matches = [record for record in living if value and getattr(record, name) == value]
         if matches:

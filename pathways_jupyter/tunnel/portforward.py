@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
+from pathways_jupyter.tunnel.channels import StreamChannel
 from pathways_jupyter.tunnel.local_connection import LocalConnection
 from pathways_jupyter.tunnel.resumable_stream import ResumableStream
 
@@ -42,8 +44,8 @@ class Traffic:
     received: int = 0
 
 
-Stream = Carrier | ResumableStream
-"""The other side of one local connection: one carrier, or a stream that has many, one after the other."""
+Stream = Carrier | ResumableStream | StreamChannel
+"""The other side of one local connection: a carrier, a stream that has many in turn, or a channel of a stream."""
 OpenStream = Callable[[], Awaitable[Stream]]
 """Opens a stream to the pod; raises ClusterError."""
 
@@ -111,6 +113,14 @@ class Forward:
             raise
         return stream
 
+    async def finish(self, seconds: float) -> None:
+        """Stop listening, and close once every connection has ended by itself, or after so many seconds."""
+        if self._server is not None:
+            self._server.close()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=seconds)
+        await self.close()
+
     async def close(self) -> None:
         """Stop listening, end every connection, and wait for their tasks."""
         # No new connections first; then the open ones end at the local side, while their tasks still live, because
@@ -148,7 +158,7 @@ class Forward:
             # What was opened ahead may have ended since, and reports that to no one.
             if stream is None or stream.ended:
                 stream = await self._open()
-            await _carry(local, stream, self.traffic)
+            await carry(local, stream, self.traffic)
             error = stream.error
         except ClusterError as problem:
             error = problem
@@ -162,7 +172,7 @@ class Forward:
         return error
 
 
-async def _carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> None:
+async def carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> None:
     """Carry bytes both ways, until the pod or the local program ends its direction."""
 
     async def write(data: memoryview) -> None:
@@ -193,7 +203,7 @@ async def _carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> No
 
 
 async def listen(
-    target: PodPort,
+    target: PodPort | None,
     *,
     path: Path | None = None,
     port: int = 0,
@@ -205,6 +215,7 @@ async def listen(
     """Listen on a unix socket (`path`), or on a TCP port of this machine.
 
     Args:
+      target: The port; None where `open_stream` knows it.
       path: Where to create the socket; its directory must be private.
       port: 0 for any free port.
       on_failure: Called with the reason when a connection could not be made, or was lost.
@@ -215,7 +226,10 @@ async def listen(
     Raises:
       ClusterError: The path or the port is in use.
     """
-    forward = Forward(open_stream or (lambda: Carrier.open(target)), on_failure, traffic)
+    if target is not None and open_stream is None:
+        open_stream = functools.partial(Carrier.open, target)
+    assert open_stream is not None
+    forward = Forward(open_stream, on_failure, traffic)
     loop = asyncio.get_running_loop()
 
     def accept() -> LocalConnection:

@@ -10,6 +10,7 @@ import tempfile
 import pytest
 
 from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
 from pathways_jupyter.server.sessionwatch import SessionWatch
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method
@@ -24,7 +25,7 @@ class Page:
     def __init__(self, breaks_at=-1):
         self.breaks_at = breaks_at
         self.count = 0
-        self.sessions, self.ended = [], []
+        self.sessions, self.ended, self.kernels = [], [], []
         self.events = {}
         self.runs = {}
         self.news = []
@@ -36,6 +37,7 @@ class Page:
         self.count += 1
         if message["type"] == "sessions":
             self.sessions, self.ended = message["sessions"], message["ended"]
+            self.kernels = message["kernels"]
         elif message["type"] == "elastic":
             self.runs[message["session"]] = message["run"]
         else:
@@ -238,3 +240,21 @@ async def test_a_page_gets_the_newest_state_of_a_training_run_and_its_events(con
     assert "elastic-run" not in kinds(page, record["id"])
     watching.add(late)
     assert late.runs == page.runs
+
+
+async def test_a_kernel_beside_the_chips_is_published_with_what_it_waits_for_until_it_has_gone(runtime, watching):
+    file = PlaceFile(KernelPlace("one", "lab", cluster="big", where={"context": "big", "namespace": "team"}))
+    page = Page()
+    watching.add(page)
+    await page.until(lambda page: page.kernels)
+    (kernel,) = page.kernels
+    assert (kernel["kernel_id"], kernel["cluster"], kernel["ready"]) == ("one", "big", False)
+    assert kernel["scope"] == {"context": "big", "namespace": "team", "session": "", "local": False}
+    file.update(message="Waits for a node: Insufficient cpu.")
+    await page.until(lambda page: [each["message"] for each in page.kernels] == ["Waits for a node: Insufficient cpu."])
+    other = PlaceFile(KernelPlace("two", "lab", where={"kubeconfig": "/somewhere"}))
+    await page.until(lambda page: len(page.kernels) == 2)
+    assert page.kernels[1]["scope"] is None
+    file.close()
+    await page.until(lambda page: [each["kernel_id"] for each in page.kernels] == ["two"])
+    other.close()

@@ -63,13 +63,16 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
   const lack = missing(choice);
   // It has one service, in its default namespace.
   const starts = choice.local && !places?.local;
+  const here = LOCAL + (choice.beside ?? '');
 
   return (
     <div className="pw-form">
       <Select
         label={trans.__('Cluster')}
-        value={choice.local ? LOCAL : choice.context}
+        value={choice.beside ? here : choice.local ? LOCAL : choice.context}
+        disabled={!!choice.beside}
         options={[
+          ...(choice.beside ? [{ value: here, label: trans.__('%1, in which this kernel runs', choice.beside) }] : []),
           ...(places?.contexts ?? []).map(context => ({ value: context, label: context })),
           ...(places?.in_cluster
             ? [{ value: '', label: trans.__('The cluster in which the Jupyter server runs') }]

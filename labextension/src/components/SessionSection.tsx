@@ -16,8 +16,37 @@ import { useModel, useNow } from './hooks';
 import { Notice } from './Notice';
 import { Toned } from './Toned';
 
-export function SessionSection({ model, actions, trans }: ISectionBodyProps): React.JSX.Element {
+export function SessionSection(props: ISectionBodyProps): React.JSX.Element {
+  const { model, trans } = props;
   useModel(model, 'sessions', 'front', 'cluster', 'link');
+  const { front, place } = model;
+  if (!front || !place) {
+    return <OfNotebook {...props} />;
+  }
+  return (
+    <>
+      {place.ready ? (
+        <p className="pw-muted">
+          {trans.__('Its kernel runs beside the chips, in %1.', place.cluster)} {place.note}
+        </p>
+      ) : (
+        <Notice
+          tone={place.failed ? 'fail' : 'wait'}
+          title={
+            place.failed
+              ? trans.__('The kernel of %1 beside the chips has ended.', baseName(front.path))
+              : trans.__('The kernel of %1 starts beside the chips.', baseName(front.path))
+          }
+          hint={place.message}
+        />
+      )}
+      {place.ready && place.message && <Notice tone="wait" title={place.message} />}
+      {place.ready && <OfNotebook {...props} />}
+    </>
+  );
+}
+
+function OfNotebook({ model, actions, trans }: ISectionBodyProps): React.JSX.Element {
   const session = model.session;
   if (session) {
     return (
@@ -62,7 +91,9 @@ export function SessionSection({ model, actions, trans }: ISectionBodyProps): Re
   }
   // From old rows, the line could name slices that are taken by now, or the previous cluster.
   const choice =
-    model.live && model.cluster?.named ? suggestion(model.cluster.named, model.cluster.rows('services')) : null;
+    model.live && model.cluster?.named
+      ? suggestion(model.cluster.named, model.cluster.rows('services'), model.place?.cluster)
+      : null;
   const wait = model.live && noneFree(model.cluster?.rows('services') ?? []);
   const held = wait && !!model.cluster?.rows('proxies').length;
   return (

@@ -15,6 +15,8 @@ export interface IChoice {
   readonly profile: string;
   /** Wait for taken slices. */
   readonly wait: boolean;
+  /** Name of the cluster in which the notebook's kernel runs, which needs no name there; empty for one on this machine. */
+  readonly beside?: string;
   /** The fields under "More", in their order; and their values, by option. */
   readonly fields?: readonly IField[];
   readonly more?: Readonly<Record<string, string>>;
@@ -44,8 +46,13 @@ export function connectLine(choice: IChoice): string {
   ].join(' ');
 }
 
-function placeOptions({ local, context, namespace }: Omit<IScope, 'session'>): readonly string[] {
-  return [...(local ? ['--local'] : option('context', context)), ...option('namespace', namespace)];
+function placeOptions({
+  local,
+  context,
+  namespace,
+  beside
+}: Omit<IScope, 'session'> & Pick<IChoice, 'beside'>): readonly string[] {
+  return [...(beside ? [] : local ? ['--local'] : option('context', context)), ...option('namespace', namespace)];
 }
 
 function option(name: string, value: string): readonly string[] {
@@ -67,9 +74,10 @@ export function connectCell(choice: IChoice): string {
  * Return a cell that attaches a notebook to a headless job; null for a cluster that only a session knows.
  *
  * @param scope Where the job is, as the server has resolved it: without a context it is the cluster around the server.
+ * @param beside See `IChoice`.
  */
-export function jobConnectCell(scope: IScope, job: string): string | null {
-  const line = ['%pathways connect', `--job ${job}`, ...placeOptions(scope)].join(' ');
+export function jobConnectCell(scope: IScope, job: string, beside = ''): string | null {
+  const line = ['%pathways connect', `--job ${job}`, ...placeOptions({ ...scope, beside })].join(' ');
   return scope.session ? null : `${LOAD}\n${line}`;
 }
 
@@ -80,7 +88,7 @@ export function connects(source: string): boolean {
 
 /** Return the field that must be filled in before the line is valid; empty if none. */
 export function missing(choice: IChoice): 'type' | 'count' | '' {
-  if (!choice.instanceType && !choice.profile && !choice.local) {
+  if (!choice.instanceType && !choice.profile && (!choice.local || choice.beside)) {
     return 'type';
   }
   return choice.instanceType && !(Number.isInteger(choice.count) && choice.count > 0) ? 'count' : '';
@@ -108,7 +116,10 @@ export interface IPlaces {
  * Return what to change of a choice whose cluster cannot be chosen: to the current context's, else to the one around the
  * server, else to the embedded one.
  */
-export function placed({ local, context }: IChoice, places: IPlaces): Partial<IChoice> {
+export function placed({ local, context, beside }: IChoice, places: IPlaces): Partial<IChoice> {
+  if (beside) {
+    return {};
+  }
   if (!local && (places.contexts.includes(context) || (places.in_cluster && !context))) {
     return {};
   }
@@ -137,21 +148,22 @@ export function suggestedSlices(services: readonly Pick<IService, 'name' | 'capa
  * Suggest a choice in the cluster in view; null if no slice is free, or if only a session knows the cluster.
  *
  * @param scope The cluster, as the server has resolved it: without a context it is the one around the server.
+ * @param beside See `IChoice`.
  */
-export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
+export function suggestion(scope: IScope, services: readonly IService[], beside = ''): IChoice | null {
   const isFree = services.some(each => each.capacity.some(capacity => capacity.free > 0));
   const slices = isFree ? suggestedSlices(services) : null;
   if (!slices || scope.session) {
     return null;
   }
   const { local, context, namespace } = scope;
-  return { local, context, namespace, ...slices, profile: '', wait: false };
+  return { local, context, namespace, ...slices, profile: '', wait: false, beside };
 }
 
 /** Whether the embedded cluster adds slices for a choice, instead of waiting for those that are taken. */
 export function growsFor(choice: IChoice, capacity: Pick<ICapacity, 'total'>): boolean {
   const waits = choice.wait || choice.more?.['at-least'] || choice.more?.linger;
-  return choice.local && (!waits || capacity.total < choice.count);
+  return choice.local && !choice.beside && (!waits || capacity.total < choice.count);
 }
 
 /** Whether there are slices, but none is free: then a notebook can connect when one becomes free. */

@@ -8,7 +8,7 @@ import { Cluster } from './cluster';
 import { IScope, sameScope } from './scope';
 import { Holdings } from './holdings';
 import { IElasticRun, IEvent, ISession } from './sessionrows';
-import { IProxy, Message } from './wire';
+import { IKernelPlace, IProxy, Message } from './wire';
 
 /** The state of the connection between this page and the server. */
 export type Link =
@@ -67,6 +67,11 @@ export class Model {
   /** The session of the notebook in front. */
   get session(): ISession | null {
     return this._ofFront(this.sessions);
+  }
+
+  /** Where the kernel of the notebook in front is; null for one on this machine. */
+  get place(): IKernelPlace | null {
+    return this._kernels.find(each => each.kernel_id === this.front?.kernelId) ?? null;
   }
 
   private _ofFront(sessions: readonly ISession[]): ISession | null {
@@ -257,10 +262,11 @@ export class Model {
     return notebook && notebook !== session.notebook ? { ...session, notebook } : session;
   }
 
-  private _setSessions({ sessions, ended }: Extract<Message, { type: 'sessions' }>): void {
+  private _setSessions({ sessions, ended, kernels = [] }: Extract<Message, { type: 'sessions' }>): void {
     this.sessionsKnown = true;
     this.sessions = sessions.map(session => this._named(session));
     this._ended = ended.map(session => this._named(session));
+    this._kernels = kernels;
     // Keep the events of ended sessions: users read the timeline right after a session ended, to see why.
     const ids = new Set([...sessions, ...ended].map(session => session.id));
     for (const id of this._events.keys()) {
@@ -289,6 +295,7 @@ export class Model {
   private _notebooks: ReadonlyMap<string, string> = new Map();
   private _connecting: ReadonlySet<string> = new Set();
   private _ended: readonly ISession[] = [];
+  private _kernels: readonly IKernelPlace[] = [];
   private _unlinkedSince: number | null = null;
   private _emitted = 0;
   private _emitting: ReturnType<typeof setTimeout> | undefined;

@@ -37,9 +37,13 @@ export function preferences(values: { readonly [name: string]: unknown }): IPref
   };
 }
 
-/** Choose the cluster to show: the front session's, else the one in the settings, else the youngest session's. */
-export function scopeOf(wanted: IPreferences, front: ISession | null, sessions: readonly ISession[]): IScope {
-  if (front) {
+/** Choose the cluster to show: that of the session or the kernel in front, else the one in the settings, else the youngest session's. */
+export function scopeOf(
+  wanted: IPreferences,
+  front: { readonly scope: IScope | null } | null,
+  sessions: readonly ISession[]
+): IScope {
+  if (front?.scope) {
     return front.scope;
   }
   if (wanted.context || wanted.local) {

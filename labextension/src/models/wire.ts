@@ -172,6 +172,22 @@ export interface ITables {
 /** The name of a table. */
 export type TableName = keyof ITables;
 
+/** Where a kernel of this machine's notebooks is that runs in a cluster; the Python side is kernel/places.py. */
+export interface IKernelPlace {
+  readonly kernel_id: string;
+  /** Name of the cluster, for display; empty until it is known. */
+  readonly cluster: string;
+  readonly ready: boolean;
+  /** What it waits for, or why it has ended, as a sentence; empty while there is nothing to say. */
+  readonly message: string;
+  /** What the pod has of the notebook's folder, and what stays here. */
+  readonly note: string;
+  /** Whether it has ended without being asked to. */
+  readonly failed: boolean;
+  /** The cluster, as this server names it; null if it has no context. */
+  readonly scope: IScope | null;
+}
+
 /** The state of the server's watch on the cluster. */
 export type WatchState = 'loading' | 'live' | 'lost' | 'failed';
 
@@ -200,6 +216,8 @@ export type Message =
       readonly sessions: readonly ISession[];
       /** Sessions that ended while a page of this server was open, latest last; their events are sent too. */
       readonly ended: readonly ISession[];
+      /** The kernels beside the chips. */
+      readonly kernels?: readonly IKernelPlace[];
     }
   | {
       readonly type: 'events';

@@ -54,7 +54,7 @@ export const connect: JupyterFrontEndPlugin<void> = {
         Notification.warning(`${refused?.message} ${refused?.hint}`, { autoClose: REFUSAL_MILLISECONDS });
         return;
       }
-      const cell = model.cluster?.named && jobConnectCell(model.cluster.named, job);
+      const cell = model.cluster?.named && jobConnectCell(model.cluster.named, job, model.place?.cluster);
       if (!cell) {
         Notification.warning(
           trans.__('The cluster of job %1 has no context in the kubeconfig of the Jupyter server.', job),
@@ -95,7 +95,8 @@ class Body extends ReactWidget {
     super();
     this.addClass('jp-Pathways');
     const { context, namespace, local } = _pathways.scope;
-    this.choice = { local, context, namespace, service: '', instanceType: '', count: 1, profile: '', wait };
+    const beside = _pathways.model.place?.cluster ?? '';
+    this.choice = { local, context, namespace, service: '', instanceType: '', count: 1, profile: '', wait, beside };
   }
 
   choice: IChoice;

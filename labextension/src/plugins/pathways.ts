@@ -33,7 +33,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
     const updates = new Updates(model, api);
     let wanted = DEFAULTS;
     let looking = false;
-    const scope = () => scopeOf(wanted, model.session, model.sessions);
+    const scope = () => scopeOf(wanted, model.session ?? model.place, model.sessions);
     const look = () => updates.look(looking ? scope() : null);
 
     model.changed.connect((_, facet) => {

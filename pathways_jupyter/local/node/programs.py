@@ -68,7 +68,7 @@ def operator(argv: Sequence[str]) -> int:
 
 
 def lab(argv: Sequence[str]) -> int:
-    """Become ``jupyter lab``, of this environment, with the options in `argv`, which begins with these two words.
+    """Become the lab's host of kernels, which starts ``jupyter lab`` of this environment, both as `argv` says.
 
     The pods of a real cluster have a loopback interface each; here they share this machine's, where every user of it
     could connect. So the server listens on the unix socket that stands for its port.
@@ -78,10 +78,11 @@ def lab(argv: Sequence[str]) -> int:
     """
     from pathways_jupyter.local.pathways import links
 
-    if list(argv[:2]) != ["jupyter", "lab"]:
-        raise SystemExit(f"This image runs jupyter lab, not {' '.join(argv[:2]) or 'nothing'}.")
+    python, host = list(argv[:4]), list(argv[4:6])
+    if python[:2] != ["python3", "-m"] or host != ["jupyter", "lab"]:
+        raise SystemExit(f"This image runs a lab's host of kernels, not {' '.join(argv[:2]) or 'nothing'}.")
     port, options = _LAB_PORT, []
-    for option in argv[2:]:
+    for option in argv[6:]:
         name, _, value = option.partition("=")
         if name in {"--port", "--ServerApp.port"}:
             port = int(value)
@@ -93,8 +94,8 @@ def lab(argv: Sequence[str]) -> int:
     socket = links.own_socket(port)
     # JupyterLab finds its parts beside this Python; its kernels find what they install into the pod's.
     os.environ["PYTHONPATH"] = str(packages(Path(os.environ["VIRTUAL_ENV"])))
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.sock={socket}", *options]
-    os.execv(sys.executable, command)
+    server = [sys.executable, "-m", "jupyterlab", f"--ServerApp.sock={socket}", *options]
+    os.execv(sys.executable, [sys.executable, *python[1:], *server])
 
 
 def preload() -> None:

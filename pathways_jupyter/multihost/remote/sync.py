@@ -51,7 +51,7 @@ def synchronize(take: Callable[[], Any], directory: str, name: str) -> None:
     """
     with Sync(STATE, name, f"{HOME}/{directory}", take()) as sync:
         answer(missing=sync.compare())
-        stream = _Part(_input, take() if sync.missing else 0)
+        stream = SizedInput(_input, take() if sync.missing else 0)
         try:
             if sync.missing:
                 sync.receive(stream)
@@ -78,7 +78,7 @@ def _input(size: int) -> bytes:
     return data
 
 
-class _Part:
+class SizedInput:
     """The next `size` bytes of what `read` returns, as a file."""
 
     def __init__(self, read: Callable[[int], bytes], size: int) -> None:
@@ -174,7 +174,7 @@ class Sync:
         with gzip.GzipFile(fileobj=stream) as contents:
             try:
                 for content in self.missing:
-                    self._keep(content, _Part(contents.read, sizes[content]).read)
+                    self._keep(content, SizedInput(contents.read, sizes[content]).read)
                 more = contents.read(1)
             except (gzip.BadGzipFile, zlib.error) as error:
                 raise ValueError(f"the files arrived damaged ({error})") from error

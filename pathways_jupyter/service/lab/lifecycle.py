@@ -7,12 +7,12 @@ Permissions are checked first, so that nothing is left half made for the lack of
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
-from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, ServiceError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, ConnectionLost, ServiceError
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import (
@@ -32,9 +32,10 @@ from pathways_jupyter.service import permissions
 from pathways_jupyter.service.checks import Level
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.service.lab.manifests import LabSpec
+from pathways_jupyter.service.lab.stream import LabStream, current_pod
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state, waiting
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
+from pathways_jupyter.tunnel.channels import StreamChannel
 from pathways_jupyter.tunnel.portforward import Forward
 
 START_SECONDS = 600.0
@@ -42,6 +43,7 @@ START_SECONDS = 600.0
 ANSWER_SECONDS = 120.0
 """Longest time from the start of JupyterLab's container to its first answer."""
 END_SECONDS = 90.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 0.5
 
 _MADE = (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS)
 
@@ -77,7 +79,13 @@ async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] =
                     raise
     await _until_running(client, spec, progress)
     secret = await objects.get(client, SECRETS, spec.name, namespace=spec.namespace)
-    return base64.b64decode(secret["data"][manifests.TOKEN_KEY]).decode()
+    return manifests.token_of(secret)
+
+
+async def is_running(client: Client, namespace: str, name: str) -> bool:
+    """Return whether a lab has a pod that is ready."""
+    pod = await current_pod(client, namespace, name)
+    return pod is not None and pod_state(pod)[0] is State.READY
 
 
 async def manifests_of(client: Client, spec: LabSpec) -> list[tuple[Resource, Object]]:
@@ -105,38 +113,68 @@ async def manifests_of(client: Client, spec: LabSpec) -> list[tuple[Resource, Ob
 
 
 @contextlib.asynccontextmanager
-async def forwarded(client: Client, namespace: str, name: str, *, port: int = 0) -> AsyncIterator[Forward]:
+async def forwarded(
+    client: Client, namespace: str, name: str, *, port: int = 0, reload: Callable[[ClusterError], Awaitable[None]]
+) -> AsyncIterator[Forward]:
     """Listen on a loopback port that leads to a lab, inside the block, which begins once JupyterLab takes connections.
+
+    All connections share one stream, which outlives a cut.
 
     Args:
       port: The local port; 0 for any free one.
+      reload: Loads the cluster's address and credentials again; see :class:`~pathways_jupyter.tunnel.outage.Outage`.
 
     Raises:
       ServiceError: The server in the lab does not answer.
       ClusterError: The lab has no pod, the port is in use, a permission is missing, or the server could not be reached.
     """
+    stream: LabStream | None = None
+    opening = asyncio.Lock()
 
-    async def target() -> PodPort:
-        # The present pod, for each connection: the cluster replaces it when its node is lost.
-        if (pod := await current_pod(client, namespace, name)) is None:
-            raise ClusterError(f"Lab {name} has no pod.", hint="Start it: pathways-jupyter lab up.")
-        return PodPort(client, namespace, pod["metadata"]["name"], manifests.PORT)
+    async def open_channel() -> StreamChannel:
+        nonlocal stream
+        async with opening:
+            # Another one when the cluster has replaced the pod, because its node was lost.
+            if stream is None or not stream.channels.is_open:
+                if stream is not None:
+                    await stream.close()
+                stream = await LabStream.open(client, namespace, name, reload=reload)
+        return stream.channels.open({"port": manifests.PORT})
 
-    async def open_stream() -> Carrier:
-        return await Carrier.open(await target())
-
-    forward = await portforward.listen(await target(), port=port, open_stream=open_stream)
+    forward = await portforward.listen(None, port=port, open_stream=open_channel)
     try:
-        # A server speaks only when spoken to, so that this takes a moment even where it listens already.
-        await forward.prepare(patience=ANSWER_SECONDS)
+        await _until_answering(open_channel, name, namespace)
         yield forward
-    except PortRefused as error:
-        raise ServiceError(
-            f"JupyterLab in lab {name} does not listen after {ANSWER_SECONDS:.0f} s.",
-            hint=f"See its log: kubectl logs job/{name} -n {namespace}.",
-        ) from error
     finally:
         await forward.close()
+        if stream is not None:
+            await stream.close()
+
+
+async def _until_answering(open_channel: Callable[[], Awaitable[StreamChannel]], name: str, namespace: str) -> None:
+    """Return when JupyterLab takes connections: it closes one that asks for nothing only after a while.
+
+    Raises:
+      ServiceError: It does not.
+    """
+    async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=ANSWER_SECONDS)):
+        channel = await open_channel()
+        try:
+            # It answers before it has read all.
+            await channel.send(b"GET /api HTTP/1.0\r\n\r\n")
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await channel.answered.wait()
+            if not channel.ended or channel.has_data:
+                return
+        except (ConnectionLost, TimeoutError):
+            pass
+        finally:
+            channel.close()
+        if attempts.is_over:
+            raise ServiceError(
+                f"JupyterLab in lab {name} does not listen after {ANSWER_SECONDS:.0f} s.",
+                hint=f"See its log: kubectl logs job/{name} -n {namespace}.",
+            )
 
 
 async def until_ended(client: Client, namespace: str, name: str) -> None:
@@ -153,12 +191,6 @@ async def until_ended(client: Client, namespace: str, name: str) -> None:
             is_gone = change.type is ChangeType.DELETED or (change.type is ChangeType.SYNCED and not there)
             if is_gone or objects.true_condition(change.object, "Complete", "Failed"):
                 return
-
-
-async def current_pod(client: Client, namespace: str, name: str) -> Object | None:
-    """Return the newest pod of a lab that is not being deleted."""
-    found = await objects.list_(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
-    return objects.newest(each for each in found.items if not each["metadata"].get("deletionTimestamp"))
 
 
 async def down(client: Client, namespace: str, name: str, *, delete_volume: bool) -> list[str]:

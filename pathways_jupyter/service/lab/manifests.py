@@ -1,8 +1,9 @@
 """The objects of a lab, as data.
 
-The server listens on its pod's loopback interface, which a port-forward reaches and the pod network does not: nothing
-but the Kubernetes API lets anyone in, and after it Jupyter's own token. It runs as a Job, so that the cluster replaces
-its pod when a node is lost, and as a service account with the documented Role and no more.
+Its programs listen on the pod's loopback interface, which a port-forward reaches and the pod network does not: nothing
+but the Kubernetes API lets anyone in, and after it a secret: Jupyter's own token, and the relay's. The pod's first
+process is the host of kernels (:mod:`pathways_jupyter.kernel.host`), which starts JupyterLab as well. It runs as a Job,
+so that the cluster replaces its pod when a node is lost, and as a service account with the documented Role and no more.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
@@ -26,12 +28,21 @@ from pathways_jupyter.kube.objects import (
 )
 from pathways_jupyter.service import names, permissions
 from pathways_jupyter.service.names import MAX_JOB_NAME, label_value, name_part
+from pathways_jupyter.tunnel.relay import relay_container as relay
 
 LAB_LABEL = "pathways-jupyter/lab"
 CONTAINER = "lab"
 PORT = 8888
 HOME = "/home/jovyan"
 TOKEN_KEY = "token"
+KERNELS_PORT = 29100
+"""Of the host of kernels; the relay beside it has another one."""
+HOST = "pathways_jupyter.kernel.host"
+"""The module that is the pod's first process."""
+KEEP_SECONDS = 7200.0
+"""Time for which the streams of a machine that cannot be reached are kept, and its kernels with them."""
+
+_RELAY_KEY = "relay-sha256"
 
 _PREFIX = "pathways-lab"
 _LONGEST_NAME = 24
@@ -105,8 +116,24 @@ def role_binding(spec: LabSpec) -> Object:
 
 
 def secret(spec: LabSpec, token: str) -> Object:
-    """Return the Secret with Jupyter's token."""
-    return _object(SECRETS, spec, type="Opaque", data={TOKEN_KEY: base64.b64encode(token.encode()).decode()})
+    """Return the Secret with Jupyter's token, from which the relay's secret follows, and the hash of that."""
+    values = {TOKEN_KEY: token, _RELAY_KEY: sha256(relay_secret(token)).hexdigest()}
+    return _object(
+        SECRETS,
+        spec,
+        type="Opaque",
+        data={key: base64.b64encode(value.encode()).decode() for key, value in values.items()},
+    )
+
+
+def relay_secret(token: str) -> bytes:
+    """Return the secret of the relay in the lab with this token, 32 bytes."""
+    return sha256(f"relay {token}".encode()).digest()
+
+
+def token_of(found: Object) -> str:
+    """Return Jupyter's token from the lab's Secret."""
+    return base64.b64decode(found["data"][TOKEN_KEY]).decode()
 
 
 def claim(spec: LabSpec) -> Object:
@@ -146,6 +173,7 @@ def labels(spec: LabSpec) -> dict[str, str]:
 def _pod(spec: LabSpec) -> Object:
     amounts = {key: value for key, value in (("cpu", spec.cpu), ("memory", spec.memory)) if value}
     token = {"secretKeyRef": {"name": spec.name, "key": TOKEN_KEY}}
+    streams = relay.RelaySpec(image=spec.image, keep=KEEP_SECONDS, secret_of=(spec.name, _RELAY_KEY), ends=False)
     return {
         "restartPolicy": "OnFailure",
         "serviceAccountName": spec.name,
@@ -153,12 +181,16 @@ def _pod(spec: LabSpec) -> Object:
         # The group makes the volume writable for a user who is not root.
         "securityContext": {"runAsNonRoot": True, "runAsUser": _USER_ID, "fsGroup": _USER_ID},
         "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": spec.name}}],
+        "initContainers": [relay.container(streams, KERNELS_PORT)],
         "containers": [
             {
                 "name": CONTAINER,
                 "image": spec.image,
                 # Arguments and no command: the image's own entry point starts them, e.g. below an init process.
-                "args": ["jupyter", "lab", "--ip=127.0.0.1", f"--port={PORT}", "--no-browser"],
+                "args": [
+                    *("python3", "-m", HOST, str(KERNELS_PORT)),
+                    *("jupyter", "lab", "--ip=127.0.0.1", f"--port={PORT}", "--no-browser"),
+                ],
                 "env": [{"name": "HOME", "value": HOME}, {"name": "JUPYTER_TOKEN", "valueFrom": token}],
                 "workingDir": HOME,
                 "resources": {"requests": amounts, "limits": amounts},

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost, PathwaysError, Unreachable
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost, Unreachable
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
@@ -95,7 +95,8 @@ class ProxyTunnel:
         """
         record = self._session_log.record
         if relay is not None:
-            outage = Outage(self._session_log.interrupted, self._session_log.restored, self._reload)
+            reload = clusters.reloader(lambda: self._session_log.record, self._client)
+            outage = Outage(self._session_log.interrupted, self._session_log.restored, reload)
             port = replace(target, port=relay_port(target.port))
             self._relay = RelayClient(port, relay.secret, relay.keep, outage)
         forward = self._forward = await portforward.listen(
@@ -133,18 +134,6 @@ class ProxyTunnel:
             await self._forward.close()
         if self._relay is not None:
             await self._relay.close()
-
-    async def _reload(self, error: ClusterError) -> None:
-        """Load the cluster again if it may have moved, or may have new credentials."""
-        try:
-            cluster = await clusters.resolve(self._session_log.record)
-        except PathwaysError as problem:
-            logger.info("the cluster's address cannot be loaded again: %s", problem)
-            return
-        # A refusal may be about expired credentials, so the new ones are taken at the same address, too.
-        if cluster.server != self._client.cluster.server or isinstance(error, ApiError):
-            logger.info("continuing at %s", cluster.server)
-            self._client.move(cluster)
 
     def _failed(self, error: ClusterError) -> None:
         logger.warning("tunnel: %s", error)

@@ -57,7 +57,7 @@ class Settings:
       digest: SHA-256 of the session's secret.
       port: Where to listen.
       target: The proxy's port.
-      alive: The port that is open as long as the proxy is needed.
+      alive: The port that is open as long as the proxy is needed; 0 where the pod does not end with its clients.
       keep: Seconds to keep the proxy's connections without the supervisor.
     """
 
@@ -119,12 +119,13 @@ class Relay:
         self._ended: deque[bytes] = deque(maxlen=_ENDED_STREAMS)
         self._last_active = time.monotonic()
         self._listener = listen(settings.port)
-        self._alive = listen(settings.alive, everywhere=True)
+        self._alive = listen(settings.alive, everywhere=True) if settings.alive else None
 
     def run(self) -> None:
         """Serve until nothing came from the supervisor for as long as the settings say; then close all sockets."""
         self.sockets.watch(self._listener, READ, self._accept)
-        self.sockets.watch(self._alive, READ, self._accept_probe)
+        if self._alive is not None:
+            self.sockets.watch(self._alive, READ, self._accept_probe)
         log(f"listening on port {self._settings.port} for the proxy on port {self._settings.target}")
         tick = time.monotonic()
         while True:
@@ -195,6 +196,7 @@ class Relay:
 
     def _accept_probe(self, _events: int) -> None:
         with contextlib.suppress(OSError):
+            assert self._alive is not None
             self._alive.accept()[0].close()
 
     def _close(self) -> None:
@@ -203,6 +205,8 @@ class Relay:
         for client in list(self._unauthenticated):
             self.dismiss(client)
         for listener, port in ((self._listener, self._settings.port), (self._alive, self._settings.alive)):
+            if listener is None:
+                continue
             self.sockets.close(listener)
             if path := endpoint(port):
                 os.unlink(path)
@@ -219,7 +223,7 @@ class Relay:
                 stream.drop_carrier()
             if stream.is_over or now - stream.last_active > self._settings.keep:
                 self._end(name, stream)
-        return now - self._last_active > self._settings.keep
+        return self._alive is not None and now - self._last_active > self._settings.keep
 
     def _end(self, name: bytes, stream: ProxyStream) -> None:
         stream.close()

@@ -32,11 +32,15 @@ class RelaySpec:
       secret_sha256: The hash of the session's secret, in hexadecimal; the secret itself stays with the supervisor.
       image: An image with Python 3.9 or later as ``python3``.
       keep: Seconds for which the proxy's connections are kept without the supervisor.
+      secret_of: Name and key of a Secret with that hash, for a pod whose manifest is made before its secret is known.
+      ends: Whether the proxy is not needed any more when no one has come for that long.
     """
 
-    secret_sha256: str
+    secret_sha256: str = ""
     image: str = ""
     keep: float = 7200.0
+    secret_of: tuple[str, str] = ("", "")
+    ends: bool = True
 
 
 def port_of(proxy: int) -> int:
@@ -74,21 +78,25 @@ def container(spec: RelaySpec, proxy_port: int) -> dict[str, Any]:
     pod running once the proxy has ended.
     """
     variables = {
-        "PATHWAYS_RELAY_SECRET_SHA256": spec.secret_sha256,
         "PATHWAYS_RELAY_PORT": str(port_of(proxy_port)),
         "PATHWAYS_RELAY_TARGET": str(proxy_port),
-        "PATHWAYS_RELAY_ALIVE_PORT": str(alive_port_of(proxy_port)),
+        "PATHWAYS_RELAY_ALIVE_PORT": str(alive_port_of(proxy_port) if spec.ends else 0),
         "PATHWAYS_RELAY_KEEP_SECONDS": f"{spec.keep:g}",
         **_KEEP_FREED_MEMORY,
         **{f"PATHWAYS_RELAY_{name.upper()}": text for name, text in packages.sources(PACKAGE, MODULES)},
     }
+    name, key = spec.secret_of
+    known = {"valueFrom": {"secretKeyRef": {"name": name, "key": key}}} if name else {"value": spec.secret_sha256}
     return {
         "name": NAME,
         "image": spec.image or DEFAULT_IMAGE,
         "restartPolicy": "Always",
         # Isolated, and without the site packages: the standard library is all that it uses.
         "command": ["python3", "-I", "-S", "-c", _PROGRAM],
-        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "env": [
+            {"name": "PATHWAYS_RELAY_SECRET_SHA256", **known},
+            *({"name": name, "value": value} for name, value in variables.items()),
+        ],
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": objects.restricted(runAsNonRoot=True, runAsUser=1000, runAsGroup=1000),
     }

@@ -1,0 +1,79 @@
+"""``kernel``: kernels beside the chips, in the front ends of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pathways_jupyter.actions import cluster, lab
+from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base import tasks
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.kernel import kernelspec
+from pathways_jupyter.kernel.kernelspec import InstalledKernel
+from pathways_jupyter.kernel.settings import KernelSettings
+from pathways_jupyter.render import parts
+from pathways_jupyter.render.view import View, listing, said
+from pathways_jupyter.service.names import name_part
+from pathways_jupyter.session import clusters
+
+_LONGEST_NAME = 60
+
+
+def add(shell: Shell, values: Values) -> View:
+    """Install a kernelspec for kernels in a cluster; starts no lab.
+
+    Raises:
+      ConfigError: A value is invalid, or the kernelspec cannot be written.
+    """
+    with cluster.Located(cluster.resolve(cluster.named(values))) as where:
+        # Its sessions choose their own slices.
+        pass
+    spec = lab.spec_of(values, where)
+    if not spec.image:
+        shell.say(
+            "Without --image the kernel finds a lab that runs, and cannot start one: docs/in-cluster.md has an image."
+        )
+    resolved = tasks.run(clusters.resolve(where))
+    place = "embedded cluster" if where.local else resolved.name
+    name = values.get("name", "")
+    shown = f"{place}, {name}" if name else place
+    made = kernelspec.install(
+        name_part(f"pathways-{place}{f'-{name}' if name else ''}".replace(" ", "-"), _LONGEST_NAME),
+        shown,
+        KernelSettings(where, spec),
+    )
+    return said(f"In the Launcher and in VS Code: {made.display_name}.", made)
+
+
+def list_(shell: Shell, values: Values) -> View:
+    """Return the kernelspecs that were added."""
+    found = kernelspec.installed()
+    rows = [(each.name, each.display_name, each.lab) for each in found]
+    return listing(found, parts.table(("name", "kernel", "lab"), rows), none="None; pathways-jupyter kernel add.")
+
+
+def remove(shell: Shell, values: Values) -> View:
+    """Remove a kernelspec.
+
+    Raises:
+      ConfigError: There is none of that name, or more than one and none was named.
+    """
+    kernel = _chosen(values.get("name", ""))
+    kernelspec.remove(kernel)
+    return said(f"{kernel.display_name} is no longer in the Launcher.", kernel)
+
+
+def _chosen(name: str) -> InstalledKernel:
+    found = kernelspec.installed()
+    matching = [each for each in found if not name or each.name == name]
+    if len(matching) == 1:
+        return matching[0]
+    names = ", ".join(each.name for each in found)
+    if not found:
+        raise ConfigError("There is no kernel beside the chips on this machine.", hint="pathways-jupyter kernel add.")
+    raise ConfigError(
+        f"There is no kernel {name!r}." if name else f"There are {len(found)} kernels.", hint=f"Choose one: {names}."
+    )
+
+
+ACTIONS: Mapping[str, Action] = {"kernel add": add, "kernel list": list_, "kernel remove": remove}

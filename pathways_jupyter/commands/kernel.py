@@ -1,0 +1,37 @@
+"""``pathways-jupyter kernel``: kernels beside the chips, for the front ends of this machine."""
+
+from __future__ import annotations
+
+from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Word
+from pathways_jupyter.commands.lab import LAB, NAME
+
+COMMANDS = (
+    Command(
+        "kernel add",
+        "Add a kernel that runs in the cluster to the Launcher of this machine's JupyterLab, and to VS Code.",
+        options=(*LAB, NAME, *CLUSTER),
+        examples={
+            "kernel add --local": "in the embedded cluster",
+            "kernel add --image REPOSITORY/lab:1 --cpu 8 --memory 32G": "in the cluster of your current context",
+        },
+        details="Notebook, settings and extensions stay here; the kernel is a process in your lab's pod, beside the "
+        "TPUs, so that nothing of JAX goes over the line. The first kernel starts the lab if it does not run, and "
+        "`pathways-jupyter lab down` ends it. A kernel ends with its notebook's, or with the process that has started "
+        "it; a cut of two hours, or a sleeping machine, costs nothing.",
+        only=Face.TERMINAL,
+    ),
+    Command(
+        "kernel list",
+        "The kernels beside the chips that this machine's front ends offer.",
+        examples={"kernel list": "names, and the lab of each"},
+        only=Face.TERMINAL,
+    ),
+    Command(
+        "kernel remove",
+        "Remove one from the Launcher; kernels that run go on, and so does the lab.",
+        words=(Word("name", "as kernel list shows it; the only one by default"),),
+        examples={"kernel remove": "the only one"},
+        only=Face.TERMINAL,
+    ),
+)

@@ -1,0 +1,76 @@
+"""The program of a kernelspec: reach the near end of its lab, and wait as a kernel's process does.
+
+Nothing is imported here that takes time: the near end, where there is none yet, is forked from this process.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+
+from pathways_jupyter.kernel import EXIT
+
+_PARENT_SECONDS = 1.0
+
+
+def main(arguments: list[str]) -> int:
+    """Run the kernel that `arguments` describe; return its exit code."""
+    read_life, life = os.pipe()
+    read_answer, answer = os.pipe()
+    parent = os.getppid()
+    if os.fork() == 0:
+        os.close(life)
+        os.close(read_answer)
+        # An Interrupt or a signal for the kernel's process group is not for this one.
+        os.setsid()
+        try:
+            _reach(arguments, read_life, answer)
+        finally:
+            os._exit(0)
+    os.close(read_life)
+    os.close(answer)
+    # The child ends at once where there is a near end, and nothing waits for it.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: os.write(life, b"i"))
+    watched, said = bool(os.environ.get("JPY_PARENT_PID")), b""
+    while True:
+        if not select.select([read_answer], [], [], _PARENT_SECONDS)[0]:
+            # As ipykernel does: a kernel whose server was killed ends.
+            if watched and os.getppid() != parent:
+                return 1
+            continue
+        if not (data := os.read(read_answer, 65536)):
+            # The near end was killed.
+            return 1
+        *lines, said = (said + data).split(b"\n")
+        for line in lines:
+            if line.startswith(EXIT):
+                return _exit(int(line[1:]))
+            os.write(2, b"[kernel beside the chips] " + line + b"\n")
+
+
+def _reach(arguments: list[str], lifeline: int, answer: int) -> None:
+    """Have the near end of the lab run the kernel; become it where there is none."""
+    from pathways_jupyter.kernel import handover
+
+    at = arguments.index("-f")
+    request = handover.request_of(arguments[at + 1], lifeline=lifeline, answer=answer)
+    lab = arguments[:at] + arguments[at + 2 :]
+    if (lock := handover.taken(handover.path_of(lab), request)) >= 0:
+        from pathways_jupyter.kernel import near
+
+        near.main(lab, request, lock)
+
+
+def _exit(code: int) -> int:
+    if code < 0:
+        # By the signal that has ended the kernel.
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

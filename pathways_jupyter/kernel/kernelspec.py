@@ -1,0 +1,93 @@
+"""Kernelspecs of kernels beside the chips: ordinary ones, which every front end reads, in the user's data directory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_core.paths import jupyter_data_dir
+
+from pathways_jupyter.base import runtime_files
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.kernel.settings import KernelSettings
+
+_MARK = "pathways_jupyter"
+
+
+@dataclass(frozen=True)
+class InstalledKernel:
+    """A kernelspec of this machine.
+
+    Attributes:
+      name: Of its directory, by which programs start it.
+      display_name: In the Launcher.
+      lab: Of the lab whose pod runs it.
+      cluster: As the display name has it.
+      path: Its file.
+    """
+
+    name: str
+    display_name: str
+    lab: str
+    cluster: str
+    path: Path
+
+
+def install(name: str, cluster: str, chosen: KernelSettings) -> InstalledKernel:
+    """Write a kernelspec, instead of one of this name.
+
+    Raises:
+      ConfigError: It cannot be written.
+    """
+    display_name = f"Python beside the chips ({cluster})"
+    spec = {
+        # VS Code wants a module as the first words, and knows no kernel provisioners.
+        "argv": [sys.executable, "-m", "pathways_jupyter.kernel", "-f", "{connection_file}", *chosen.words()],
+        "display_name": display_name,
+        "language": "python",
+        # As a message: a signal would reach the process on this machine.
+        "interrupt_mode": "message",
+        "metadata": {"debugger": True, _MARK: {"lab": chosen.lab.name, "cluster": cluster}},
+    }
+    path = _directory() / name / "kernel.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(spec, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror or error}.",
+            hint="Set JUPYTER_DATA_DIR to a directory that you can write to, also for your front end.",
+        ) from error
+    return InstalledKernel(name, display_name, chosen.lab.name, cluster, path)
+
+
+def installed() -> list[InstalledKernel]:
+    """Return the kernelspecs that :func:`install` has written."""
+    found = []
+    for path in sorted(_directory().glob("*/kernel.json")):
+        try:
+            spec = runtime_files.read_json(path)
+            ours = spec["metadata"][_MARK]
+            found.append(InstalledKernel(path.parent.name, spec["display_name"], ours["lab"], ours["cluster"], path))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def remove(kernel: InstalledKernel) -> None:
+    """Delete a kernelspec; its running kernels go on.
+
+    Raises:
+      ConfigError: It cannot be deleted.
+    """
+    try:
+        shutil.rmtree(kernel.path.parent)
+    except OSError as error:
+        raise ConfigError(f"{kernel.path.parent} cannot be deleted: {error.strerror or error}.") from error
+
+
+def _directory() -> Path:
+    return Path(jupyter_data_dir()) / "kernels"

@@ -1,0 +1,137 @@
+"""The sessions of kernels beside the chips, as sessions of this machine.
+
+A session's supervisor runs in the pod, and so do its record, its socket and its log. The pod's host sends the record
+and the log as they change. Here they become files like those of any other session, with a socket beside them whose
+connections lead to the supervisor. So whatever finds sessions on this machine finds these: the sidebar, ``sessions``,
+``clean``, other machines of the same home directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.kernel.settings import cluster_settings
+from pathways_jupyter.service.lab.stream import LabStream
+from pathways_jupyter.session import registry
+from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.tunnel import portforward
+from pathways_jupyter.tunnel.channels import StreamChannel
+from pathways_jupyter.tunnel.portforward import Forward
+
+_ANSWER_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class MirroredSessions:
+    """All sessions of the kernels of one lab.
+
+    Args:
+      where: The cluster, as this machine names it.
+      changed: Called when there are fewer sessions.
+    """
+
+    def __init__(self, where: ConnectConfig, changed: Callable[[], None]) -> None:
+        self._stream: LabStream | None = None
+        self._context = ""
+        self._where, self._changed = where, changed
+        self._records: dict[str, SessionRecord] = {}
+        self._forwards: dict[str, Forward] = {}
+        self._logs: dict[str, int] = {}
+        self._writing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def sessions(self) -> int:
+        """The number of sessions."""
+        return len(self._records)
+
+    def follow(self, stream: LabStream, cluster: str) -> None:
+        """Take the sessions that `stream` reports; `cluster` is the name of its cluster."""
+        self._stream = stream
+        self._context = "" if self._where.cluster else cluster
+
+    def take(self, message: Mapping[str, Any], processes: Mapping[str, int]) -> None:
+        """Handle a message of the pod's host; one that is not about sessions is ignored.
+
+        Args:
+          processes: Those that stand for the kernels here, by Jupyter's ids.
+        """
+        self._spawn(self._handle(message, processes))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Forget all sessions; what is left of one in the cluster is its pod's to remove."""
+        for session in list(self._records):
+            self._forget(session)
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _handle(self, message: Mapping[str, Any], processes: Mapping[str, int]) -> None:
+        # One after the other: a record must not be overtaken by its end.
+        async with self._writing:
+            try:
+                if "session" in message:
+                    await self._write(SessionRecord.from_json(message["session"]), processes)
+                elif "gone" in message:
+                    self._forget(message["gone"])
+                elif "log" in message and message["log"] in self._logs:
+                    os.write(self._logs[message["log"]], message["text"].encode())
+            except (PathwaysError, OSError, KeyError, TypeError, ValueError) as error:
+                logger.warning("a session of the kernel cannot be shown here: %s", error)
+
+    async def _write(self, there: SessionRecord, processes: Mapping[str, int]) -> None:
+        assert self._stream is not None
+        known = self._records.get(there.id)
+        if known is None:
+            socket_path, tunnel_path = registry.socket_paths(there.id)
+            # Locked, so that it counts as used until this process ends.
+            log = registry.log_path(there.id)
+            self._logs[there.id] = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._logs[there.id], fcntl.LOCK_SH)
+            known = dataclasses.replace(there, socket=str(socket_path), tunnel=str(tunnel_path), log=str(log))
+            self._forwards[there.id] = await self._listen(there.id, socket_path)
+        here = dataclasses.replace(
+            known,
+            pid=os.getpid(),
+            kernel_pid=processes.get(there.kernel_id, known.kernel_pid),
+            host=registry.this_host(),
+            place=f"beside the chips, in pod {self._stream.pod}",
+            config={**there.config, **cluster_settings(self._where), "namespace": there.config.get("namespace", "")},
+            kubeconfigs=os.environ.get("KUBECONFIG", ""),
+            context=self._context,
+        )
+        record = here.as_here(there)
+        self._records[there.id] = record
+        registry.write(record)
+
+    async def _listen(self, session: str, path: Path) -> Forward:
+        async def open_channel() -> StreamChannel:
+            assert self._stream is not None
+            return self._stream.channels.open({"session": session})
+
+        return await portforward.listen(None, path=path, open_stream=open_channel)
+
+    def _forget(self, session: str) -> None:
+        record = self._records.pop(session, None)
+        if record is not None:
+            # Who has asked it to end still gets the answer.
+            self._spawn(self._forwards.pop(session).finish(_ANSWER_SECONDS))
+            os.close(self._logs.pop(session))
+            registry.remove(record)
+        self._changed()

@@ -1,0 +1,183 @@
+"""The near end of a lab on this machine: one process for all its kernels here, with one stream to the lab's pod.
+
+So a second kernel, and a restart, wait for no connection. The first kernelspec's process forks it, in a session of its
+own; later ones find it by its lock, and hand over the two pipes by which they are connected to it. A kernel ends when
+its process is gone, however it died. The near end goes some seconds after its last kernel, and the last of their
+sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from pathways_jupyter.base import process_setup, tasks
+from pathways_jupyter.kernel import handover, settings
+from pathways_jupyter.kernel.handover import Doorbell, KernelRequest
+from pathways_jupyter.kernel.mirror import MirroredSessions
+from pathways_jupyter.kernel.near_kernel import NearKernel
+from pathways_jupyter.kernel.settings import KernelSettings
+from pathways_jupyter.kube import claim_package
+from pathways_jupyter.kube.client import Client, preload
+from pathways_jupyter.service.lab import lifecycle
+from pathways_jupyter.service.lab.stream import LabStream
+from pathways_jupyter.session import clusters
+
+IDLE_SECONDS = 10.0
+"""Time without kernels and sessions after which the near end goes: a restart comes sooner."""
+
+logger = logging.getLogger(__name__)
+
+
+class NearEnd:
+    """All kernels of one lab on this machine.
+
+    Attributes:
+      name, cluster, where_here: See :class:`~pathways_jupyter.kernel.near_kernel.KernelLab`.
+    """
+
+    def __init__(self, chosen: KernelSettings) -> None:
+        self._chosen = chosen
+        self.name, self.cluster = chosen.lab.name, ""
+        self.where_here = settings.cluster_settings(chosen.where)
+        self._kernels: dict[str, NearKernel] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._opening = asyncio.Lock()
+        self._client: Client | None = None
+        self._stream: LabStream | None = None
+        self._mirror = MirroredSessions(chosen.where, self._changed.set)
+
+    def start(self, request: KernelRequest) -> None:
+        """Start a kernel."""
+        kernel = self._kernels[request.run] = NearKernel(self, request)
+        task = asyncio.get_running_loop().create_task(self._run(kernel))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        self._changed.set()
+
+    async def _run(self, kernel: NearKernel) -> None:
+        try:
+            await kernel.run()
+        finally:
+            del self._kernels[kernel.request.run]
+            self._changed.set()
+
+    async def until_idle(self) -> None:
+        """Return when there was nothing to do for some seconds."""
+        while True:
+            self._changed.clear()
+            is_idle = not (self._kernels or self._mirror.sessions)
+            try:
+                async with asyncio.timeout(IDLE_SECONDS if is_idle else None):
+                    await self._changed.wait()
+            except TimeoutError:
+                # A kernel may have come at the last moment.
+                if not self._kernels:
+                    return
+
+    async def stream(self) -> LabStream:
+        """Return the stream to the lab's pod, which is started if need be.
+
+        Raises:
+          PathwaysError: It cannot start, or cannot be reached.
+        """
+        async with self._opening:
+            if self._stream is None or self._stream.ended.done():
+                self._report("Looks for the pod of its kernels.")
+                # Another one: the cluster may have moved, and another pod has nothing of the last one's.
+                await self._close_stream()
+                self._stream = await self._opened()
+                self._mirror.follow(self._stream, self.cluster)
+            return self._stream
+
+    async def _opened(self) -> LabStream:
+        where, name = self._chosen.where, self._chosen.lab.name
+        async with clusters.explain_local_errors(where):
+            client = self._client = Client(await clusters.resolve(where))
+            self.cluster = client.cluster.name
+            namespace = where.namespace or client.namespace
+            # Most find a lab that runs, and need not look at all of it.
+            if not await lifecycle.is_running(client, namespace, name):
+                await lifecycle.up(client, self._chosen.lab.within(namespace), progress=self._report)
+            return await LabStream.open(
+                client,
+                namespace,
+                name,
+                reload=clusters.reloader(lambda: where, client),
+                interrupted=lambda reason: self._report(f"The connection is cut; the kernel goes on. {reason}"),
+                restored=lambda seconds: self._report(""),
+                take=self._take,
+            )
+
+    async def _close_stream(self) -> None:
+        if self._stream is not None:
+            await self._mirror.close()
+            await self._stream.close()
+            self._stream = None
+        if self._client is not None:
+            await self._client.__aexit__(None, None, None)
+            self._client = None
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if (kernel := self._kernels.get(str(message.get("kernel")))) is not None:
+            kernel.take(message)
+        else:
+            self._mirror.take(message, {each.request.kernel_id: each.request.pid for each in self._kernels.values()})
+
+    def _report(self, words: str) -> None:
+        for kernel in self._kernels.values():
+            kernel.report(words)
+
+    async def close(self) -> None:
+        """End what is left."""
+        await tasks.stop(*self._running)
+        await self._close_stream()
+
+
+async def _serve(chosen: KernelSettings, lock: int, name: str, request: KernelRequest) -> None:
+    near = NearEnd(chosen)
+    doorbell = Doorbell(lock, name, near.start)
+    try:
+        near.start(request)
+        await near.until_idle()
+    finally:
+        doorbell.close()
+        await near.close()
+
+
+def _become_daemon(log: Path) -> None:
+    """Let go of the first front end's streams, which would wait for this process."""
+    null = os.open(os.devnull, os.O_RDWR)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for number, descriptor in ((0, null), (1, output), (2, output)):
+        os.dup2(descriptor, number)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+
+def main(arguments: Sequence[str], request: KernelRequest, lock: int) -> None:
+    """Run the near end of a lab until it has nothing to do.
+
+    Args:
+      arguments: Those of the kernelspec's program.
+      request: The first kernel.
+      lock: From :func:`~pathways_jupyter.kernel.handover.taken`.
+    """
+    chosen = settings.parse(arguments)
+    path = handover.path_of(arguments)
+    log = path.with_suffix(".log")
+    _become_daemon(log)
+    process_setup.keep_freed_memory()
+    claim_package()
+    with process_setup.without_certificates():
+        preload()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(chosen, lock, path.with_suffix(".sock").name, request))
+    for each in (log, path):
+        each.unlink(missing_ok=True)

@@ -1,0 +1,197 @@
+"""One kernel as this machine has it: its sockets, and the process that the front end takes for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any, Protocol
+
+from pathways_jupyter.base import tasks
+from pathways_jupyter.base.errors import ClusterError, PathwaysError
+from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.tasks import Backoff
+from pathways_jupyter.kernel import EXIT
+from pathways_jupyter.kernel.folder import SentFolder
+from pathways_jupyter.kernel.handover import KernelRequest
+from pathways_jupyter.kernel.host import PROTOCOL
+from pathways_jupyter.kernel.hosted_kernel import SOCKETS
+from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
+from pathways_jupyter.service.lab.stream import LabStream
+from pathways_jupyter.tunnel import portforward
+from pathways_jupyter.tunnel.channels import StreamChannel
+from pathways_jupyter.tunnel.portforward import Forward
+
+_PORT_SECONDS = 10.0
+"""Longest wait for another process to leave a port of the connection file."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.2
+
+logger = logging.getLogger(__name__)
+
+
+class KernelLab(Protocol):
+    """Interface of the near end for its kernels.
+
+    Attributes:
+      name: Of the lab.
+      cluster: Name of its cluster, for people; empty until it is known.
+      where_here: The settings that name the cluster on this machine.
+    """
+
+    name: str
+    cluster: str
+    where_here: dict[str, object]
+
+    async def stream(self) -> LabStream:
+        """Return the stream to the lab's pod; PathwaysError when there is none."""
+
+
+class NearKernel:
+    """One kernel, until its process here or there has ended."""
+
+    def __init__(self, near: KernelLab, request: KernelRequest) -> None:
+        self.request = request
+        self._near = near
+        self._forwards: list[Forward] = []
+        self._stream: LabStream | None = None
+        self._listens, self._ready = asyncio.Event(), asyncio.Event()
+        self._exit: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+        self._folder = SentFolder(request.directory)
+        self._place = PlaceFile(KernelPlace(request.kernel_id, near.name, where=near.where_here))
+
+    async def run(self) -> None:
+        """Run the kernel."""
+        left, living = asyncio.create_task(self._until_left()), asyncio.create_task(self._live())
+        try:
+            await asyncio.wait({left, living}, return_when=asyncio.FIRST_COMPLETED)
+            code, words = living.result() if living.done() else (0, "")
+            if not self._exit.done() and self._stream is not None:
+                self._stream.channels.post({"kernel": self.request.run, "end": True})
+            # The ports first: the next process of this kernel wants them at once.
+            for each in self._forwards:
+                await each.close()
+            if code and words:
+                self._place.update(ready=False, message=words, failed=True)
+                self._say(words)
+            self._write(EXIT + str(code).encode())
+        finally:
+            await tasks.stop(left, living)
+            self._place.close()
+            os.close(self.request.answer)
+            os.close(self.request.lifeline)
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Handle a message of the pod's host about this kernel."""
+        if "ready" in message:
+            self._listens.set()
+        elif "exit" in message and not self._exit.done():
+            self._exit.set_result((int(message["exit"]), str(message.get("last") or "")))
+
+    def report(self, words: str) -> None:
+        """Show what the kernel waits for; empty when that is over."""
+        if words:
+            self._say(words)
+        self._place.update(message=words, cluster=self._near.cluster)
+
+    async def _live(self) -> tuple[int, str]:
+        """Return the kernel's exit code, and in words how it has ended."""
+        request = self.request
+        try:
+            await self._listen()
+            self._stream = stream = await self._near.stream()
+            self._place.update(pod=stream.pod, cluster=self._near.cluster)
+            about = {"id": request.kernel_id, "run": request.run, "key": request.connection["key"]}
+            about |= {"environment": request.environment, "folder": self._folder.name}
+            stream.channels.post({"setup": {**about, "protocol": PROTOCOL}})
+            # Beside its start; cells wait for both.
+            starting = asyncio.create_task(self._start())
+            starting.add_done_callback(lambda _: self._ready.set())
+            either: set[asyncio.Future[Any]] = {self._exit, stream.ended}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not self._exit.done():
+                return 1, f"The kernel is lost: {stream.ended.result()}"
+            code, last = self._exit.result()
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            return code, f"The kernel has ended with {how} in pod {stream.pod}{f': {last}' if last else '.'}"
+        except PathwaysError as error:
+            return 1, f"The kernel cannot start: {error} {error.advice(Face.TERMINAL)}".strip()
+        except Exception as error:
+            logger.exception("a kernel cannot start")
+            return 1, f"The kernel cannot start: {type(error).__name__}: {error}"
+
+    async def _start(self) -> None:
+        """Return when the kernel listens, and has its files."""
+        await self._send_files()
+        await self._listens.wait()
+        self._place.update(ready=True, message="")
+
+    async def _send_files(self) -> None:
+        """Send what has changed in the notebook's folder; that something cannot be sent is said, and cells run."""
+        stream = self._stream
+        assert stream is not None
+        try:
+            await self._folder.send(lambda: stream.channels.open({"files": self._folder.name}))
+            note = self._folder.note
+        except PathwaysError as error:
+            note = f"{error} {error.advice(Face.TERMINAL)}"
+        if note != self._place.place.note:
+            self._say(note)
+            self._place.update(note=note)
+
+    async def _listen(self) -> None:
+        """Listen on the sockets of the connection file, before there is a pod: what a front end sends first waits here.
+
+        Raises:
+          ClusterError: Another process has one of them.
+        """
+        about = self.request.connection
+        for name in SOCKETS:
+
+            async def open_channel(name: str = name) -> StreamChannel:
+                await self._ready.wait()
+                assert self._stream is not None
+                channel = self._stream.channels.open({"kernel": self.request.run, "socket": name})
+                if name == "shell":
+                    # A cell runs with the files as they are now.
+                    channel.before = self._send_files
+                return channel
+
+            port = int(about[f"{name}_port"])
+            is_file = about.get("transport") == "ipc"
+            path = Path(f"{about['ip']}-{port}") if is_file else None
+            async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_PORT_SECONDS)):
+                try:
+                    forward = await portforward.listen(
+                        None, path=path, port=0 if is_file else port, open_stream=open_channel
+                    )
+                    break
+                except ClusterError:
+                    if attempts.is_over:
+                        raise
+            self._forwards.append(forward)
+
+    async def _until_left(self) -> None:
+        """Return when the kernelspec's process is gone; pass its Interrupts on meanwhile."""
+        loop, changed, lifeline = asyncio.get_running_loop(), asyncio.Event(), self.request.lifeline
+        loop.add_reader(lifeline, changed.set)
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                if not os.read(lifeline, 16):
+                    return
+                if self._stream is not None:
+                    number = int(signal.SIGINT)
+                    self._stream.channels.post({"kernel": self.request.run, "signal": number})
+        finally:
+            loop.remove_reader(lifeline)
+
+    def _say(self, words: str) -> None:
+        self._write(words.replace("\n", " ").encode())
+
+    def _write(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self.request.answer, line + b"\n")

@@ -1,0 +1,27 @@
+"""The pod's end of a folder that is sent to it: in a thread, over a socket of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from pathlib import Path
+
+from pathways_jupyter.multihost.remote.step import STATE
+from pathways_jupyter.multihost.remote.sync import SizedInput, Sync
+
+
+def receive(connection: socket.socket, directory: Path) -> None:
+    """Make `directory` hold what the other end of `connection` lists, and answer what was missing and written."""
+    with connection, connection.makefile("rb") as file, contextlib.suppress(BrokenPipeError):
+        try:
+            entries = json.loads(file.read(int(file.readline())))
+            with Sync(STATE, directory.name, str(directory), entries) as sync:
+                connection.sendall(json.dumps({"missing": sync.compare()}).encode() + b"\n")
+                if sync.missing:
+                    sync.receive(SizedInput(file.read, int(file.readline())))
+                sync.apply()
+            answer: dict[str, object] = {}
+        except (OSError, EOFError, ValueError) as error:
+            answer = {"error": str(error)}
+        connection.sendall(json.dumps(answer).encode() + b"\n")

@@ -1,0 +1,346 @@
+"""A kernel beside the chips, from its kernelspec to its end, used as front ends use it."""
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+from kernel_transport import ipc
+from waits import have_ended, wait_until
+
+from benchmarks.link import Link
+from pathways_jupyter.kernel import near
+from pathways_jupyter.local.node import programs
+
+pytestmark = pytest.mark.timeout(240)
+
+NAME = "pathways-embedded-cluster"
+CONNECT = (
+    "%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 --wait 60\n"
+    "import jax; print(jax.devices()[0].platform, len(jax.devices()))"
+)
+
+
+def manager(machine, name=NAME):
+    """A kernel's manager, as a Jupyter server makes it: the connection file has the kernel's id."""
+    specs = KernelSpecManager(kernel_dirs=[str(machine.directory / ".local/share/jupyter/kernels")])
+    made = KernelManager(kernel_name=name, kernel_spec_manager=specs, **ipc(machine.directory))
+    made.connection_file = str(machine.directory / f"kernel-{os.urandom(4).hex()}.json")
+    return made
+
+
+def connection_id(starting):
+    return Path(starting.connection_file).stem.removeprefix("kernel-")
+
+
+def kernel_id(notebook):
+    return connection_id(notebook.manager)
+
+
+def near_end(machine, notebook):
+    """The detached process behind the kernelspec's."""
+
+    def is_one(process):
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            return "pathways_jupyter.kernel" in words and str(machine.directory) in " ".join(words)
+        return False
+
+    ours = notebook.manager.provisioner.pid
+    (found,) = (each for each in psutil.process_iter() if each.pid != ours and is_one(each))
+    return found
+
+
+def place(machine, notebook):
+    """The near end's report to pages; None once it has gone."""
+    path = machine.runtime / "pathways" / "kernels" / f"{kernel_id(notebook)}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def sessions(machine):
+    return json.loads(machine.cli("sessions", "--json").stdout)
+
+
+def nothing_left(machine):
+    """Return whether no session and no kernel beside the chips has left a file."""
+    runtime = machine.runtime / "pathways"
+    files = (each for each in runtime.iterdir() if not each.is_dir())
+    return not [*files, *(runtime / "kernels").iterdir()]
+
+
+@pytest.fixture(scope="module")
+def added(machine, cluster):
+    added = machine.cli("kernel", "add", "--local")
+    assert added.returncode == 0, added.stderr
+    assert "Python beside the chips (embedded cluster)" in added.stdout
+    yield machine
+    assert machine.cli("lab", "down", "--local", "--delete-volume").returncode == 0
+    # The process behind its kernels waits some seconds for another one.
+    wait_until(lambda: not [*(machine.runtime / "pathways" / "kernels").glob("*.lock")])
+
+
+@pytest.fixture
+def beside(added, open_notebook):
+    return open_notebook(manager=manager(added))
+
+
+@pytest.fixture
+def link(added, cluster, tmp_path):
+    """A line that can be cut, with a kernelspec of its own for the same lab."""
+    with Link(cluster) as made:
+        image = programs.reference(programs.LAB_IMAGE)
+        kubeconfig = str(made.write(tmp_path / "kubeconfig"))
+        done = added.cli("kernel", "add", "--kubeconfig", kubeconfig, "--image", image, "--json")
+        name = json.loads(done.stdout)["name"]
+        yield made, name
+        assert added.cli("kernel", "remove", name).returncode == 0
+
+
+def test_cells_interrupts_prompts_and_restarts_are_those_of_any_kernel(added, beside):
+    cell = beside.run("import os; x = 6 * 7; print(x, os.getcwd())")
+    assert cell.text.startswith("42 "), cell.shown
+    # Its files are the lab's.
+    assert str(added.directory / "runtime") in cell.text
+
+    begun = beside.begin("import time; print('begun', flush=True); time.sleep(600)")
+    beside.finish(begun, until="begun")
+    beside.manager.interrupt_kernel()
+    assert beside.finish(begun).error == "KeyboardInterrupt"
+
+    asked = beside.client.execute("print('hello', input('who? '))", allow_stdin=True)
+    assert beside.client.get_stdin_msg(timeout=60)["content"]["prompt"] == "who? "
+    beside.client.input("there")
+    assert "hello there" in beside.finish(asked).text
+
+    beside.manager.restart_kernel()
+    beside.client.wait_for_ready(timeout=60)
+    assert beside.run("print('x' in globals())").text == "False\n"
+
+
+def test_its_session_is_a_session_of_this_machine_too(added, beside):
+    cell = beside.run(CONNECT)
+    assert "tpu 4" in cell.text, cell.shown
+    assert "direct, through a unix socket" in cell.text
+    (record,) = sessions(added)
+    assert record["kernel_id"] == kernel_id(beside)
+    assert record["place"].startswith("beside the chips, in pod pathways-lab-")
+    assert (record["state"], record["supervisor"]) == ("connected", "")
+    assert "beside the chips" in added.cli("sessions").stdout
+    # Its supervisor's log is read here, though it is written there.
+    log = added.cli("logs", "supervisor", "--session", record["id"])
+    assert log.returncode == 0, log.stderr
+    # Not a session that has lost its supervisor.
+    cleaned = added.cli("clean", "--dry-run", "--local")
+    assert "Nothing to clean" in cleaned.stdout, cleaned.stdout
+    refused = added.cli("profile", "--session", record["id"])
+    assert "%pathways profile" in refused.stderr
+    ended = added.cli("sessions", "disconnect", record["id"])
+    assert ended.returncode == 0, ended.stderr
+    assert "is removed" in ended.stdout
+    wait_until(lambda: not sessions(added))
+    assert "connected" not in beside.run("%pathways status").text.splitlines()[0]
+
+
+def test_shutting_it_down_leaves_nothing_but_the_lab(added, open_notebook):
+    notebook = open_notebook(manager=manager(added))
+    pid = int(notebook.run(f"{CONNECT}\nimport os; print('pid', os.getpid())").text.rpartition("pid ")[2])
+    behind = near_end(added, notebook)
+    notebook.manager.shutdown_kernel()
+    wait_until(lambda: not psutil.pid_exists(pid) and not sessions(added))
+    # It would have been there for the next kernel.
+    wait_until(lambda: have_ended([behind]))
+    assert nothing_left(added)
+
+
+def test_a_process_that_is_killed_ends_its_kernel_and_its_proxy(added, open_notebook):
+    notebook = open_notebook(manager=manager(added))
+    pid = int(notebook.run(f"{CONNECT}\nimport os; print('pid', os.getpid())").text.rpartition("pid ")[2])
+    behind = near_end(added, notebook)
+    notebook.manager.provisioner.process.kill()
+    wait_until(lambda: not psutil.pid_exists(pid) and not sessions(added))
+    # It would have been there for the next kernel.
+    wait_until(lambda: have_ended([behind]))
+    assert nothing_left(added)
+
+
+def test_a_near_end_that_is_killed_is_a_kernel_that_has_died(added, open_notebook):
+    notebook = open_notebook(manager=manager(added))
+    notebook.run(CONNECT)
+    (record,) = sessions(added)
+    near_end(added, notebook).kill()
+    wait_until(lambda: not notebook.manager.is_alive())
+    # What it has left: the kernel, until the relay gives it up, and its session, whose supervisor cannot be reached.
+    cleaned = added.cli("clean", "--local")
+    assert record["id"] in cleaned.stdout, cleaned.stdout
+    # A front end starts it anew, by the same id, which ends the one before.
+    notebook.restart()
+    assert notebook.run("print(6 * 7)").text == "42\n"
+    assert sessions(added) == []
+
+
+def test_a_kernel_that_dies_says_how(added, open_notebook):
+    notebook = open_notebook(manager=manager(added))
+    notebook.client.execute("import os, sys; os.write(2, b'the last words\\n'); os._exit(3)")
+    wait_until(lambda: not notebook.manager.is_alive())
+    assert notebook.manager.provisioner.process.returncode == 3
+    wait_until(lambda: place(added, notebook)["failed"])
+    assert "exit code 3" in place(added, notebook)["message"]
+
+
+def test_the_notebooks_folder_is_there_and_what_changes_is_sent_before_a_cell(added, machine):
+    folder = machine.directory / "project"
+    (folder / "package").mkdir(parents=True)
+    (folder / "package" / "mine.py").write_text("X = 1\n")
+    (folder / ".env").write_text("PASSWORD=1\n")
+    (folder / "large.bin").write_bytes(bytes(11_000_000))
+    starting = manager(machine)
+    starting.start_kernel(env=machine.environ, cwd=str(folder))
+    client = starting.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=100)
+
+    def run(code):
+        reply = client.execute_interactive(
+            code, timeout=60, output_hook=lambda message: said.append(message["content"])
+        )
+        assert reply["content"]["status"] == "ok", said
+        return "".join(each.get("text", "") for each in said)
+
+    try:
+        said = []
+        assert "[('mine', 1)]" in run(
+            "import os; from package import mine; print([('mine', mine.X)]); print(os.listdir())"
+        )
+        note = json.loads((machine.runtime / "pathways" / "kernels" / f"{connection_id(starting)}.json").read_text())[
+            "note"
+        ]
+        assert "The pod has 1 file of" in note
+        assert "a secret: .env" in note
+        assert "larger than 10.0 MB: large.bin" in note
+        # Longer than between two looks.
+        time.sleep(0.5)
+        (folder / "package" / "mine.py").write_text("X = 22\n")
+        (folder / "added.py").write_text("Y = 3\n")
+        assert "22 3" in run("import importlib, added; importlib.reload(mine); print(mine.X, added.Y)")
+        (folder / "added.py").unlink()
+        time.sleep(0.5)
+        said = []
+        assert run("open('result.txt', 'w').close(); print(sorted(os.listdir()))").count("added.py") == 0
+        # Nothing comes back by itself.
+        assert not (folder / "result.txt").exists()
+    finally:
+        client.stop_channels()
+        starting.shutdown_kernel()
+
+
+def test_a_second_kernel_and_a_restart_wait_for_no_connection(added, link, open_notebook):
+    line, name = link
+    first = open_notebook(manager=manager(added, name))
+    traffic = line.count()
+    second = open_notebook(manager=manager(added, name))
+    assert second.run("print(6 * 7)").text == "42\n"
+    second.restart()
+    assert second.run("print(6 * 7)").text == "42\n"
+    assert traffic.connections == 0
+    assert first.run("print('still')").text == "still\n"
+
+
+def test_a_kernel_that_follows_another_is_not_ended_with_what_the_first_has_left(added, open_notebook):
+    first = open_notebook(manager=manager(added))
+    first.manager.shutdown_kernel()
+    second = open_notebook(manager=manager(added))
+    # Longer than the process behind both would wait for another kernel.
+    time.sleep(near.IDLE_SECONDS + 2)
+    assert second.run("print(6 * 7)").text == "42\n"
+
+
+def test_a_front_end_that_comes_later_shares_the_kernel(added, beside):
+    beside.run("shared = 7")
+    second = beside.manager.client()
+    second.start_channels()
+    second.wait_for_ready(timeout=60)
+    try:
+        request = second.execute("print(shared)")
+        assert second.get_shell_msg(timeout=60)["parent_header"]["msg_id"] == request
+        # Both see the output of either.
+        assert beside.finish(request).text == "7\n"
+    finally:
+        second.stop_channels()
+
+
+def test_a_cut_costs_no_line(added, link, open_notebook):
+    line, name = link
+    notebook = open_notebook(manager=manager(added, name))
+    begun = notebook.begin(
+        "import time\nfor number in range(70):\n    print(number, 'x' * 20_000, flush=True); time.sleep(0.1)"
+    )
+    notebook.finish(begun, until="3 ")
+    line.cut()
+    time.sleep(4)
+    assert "is cut" in place(added, notebook)["message"]
+    line.open()
+    text = notebook.finish(begun).text
+    assert [int(each.split()[0]) for each in text.splitlines() if each][-1] == 69
+    assert notebook.run("print('next')").text == "next\n"
+    assert place(added, notebook)["message"] == ""
+
+
+def test_a_pod_that_cannot_start_says_why(added, machine):
+    done = machine.cli("kernel", "add", "--local", "--name", "broken", "--image", "nowhere/lab:7", "--json")
+    name = json.loads(done.stdout)["name"]
+    starting = manager(machine, name)
+    starting.start_kernel(env=machine.environ, cwd=str(machine.directory))
+    path = machine.runtime / "pathways" / "kernels" / f"{connection_id(starting)}.json"
+    try:
+        wait_until(lambda: not starting.is_alive())
+        assert starting.provisioner.process.returncode == 1
+        place = json.loads(path.read_text())
+        assert place["failed"]
+        assert "its image cannot be pulled (nowhere/lab:7)" in place["message"]
+    finally:
+        starting.shutdown_kernel(now=True)
+        machine.cli("kernel", "remove", name)
+        machine.cli("lab", "down", "--local", "--name", "broken", "--delete-volume")
+
+
+def test_kernelspecs_are_listed_and_removed(added, machine):
+    listed = json.loads(machine.cli("kernel", "list", "--json").stdout)
+    assert [each["name"] for each in listed] == [NAME]
+    spec = json.loads(Path(listed[0]["path"]).read_text())
+    # What VS Code reads.
+    assert spec["argv"][1:5] == ["-m", "pathways_jupyter.kernel", "-f", "{connection_file}"]
+    assert spec["interrupt_mode"] == "message"
+    missing = machine.cli("kernel", "remove", "other")
+    assert missing.returncode == 1
+    assert "There is no kernel 'other'" in missing.stderr
+
+
+def test_a_program_that_runs_notebooks_uses_it(added, machine):
+    notebook = machine.directory / "small.ipynb"
+    cells = [{"cell_type": "code", "source": "6 * 7", "metadata": {}, "outputs": [], "execution_count": None}]
+    kernelspec = {"kernelspec": {"name": NAME, "display_name": "", "language": "python"}}
+    notebook.write_text(json.dumps({"cells": cells, "metadata": kernelspec, "nbformat": 4, "nbformat_minor": 4}))
+    done = machine.python("-m", "jupyter", "nbconvert", "--to", "markdown", "--execute", "--stdout", str(notebook))
+    assert "42" in done.stdout, done.stderr
+
+
+def test_an_interrupt_reaches_a_cell_whose_output_fills_the_line(added, link, open_notebook):
+    line, name = link
+    notebook = open_notebook(manager=manager(added, name))
+    line.shape(delay=0.05, down=2_500_000)
+    begun = notebook.begin(
+        "import time\nprint('begun')\nfor number in range(1000):\n    print('x' * 100_000); time.sleep(0.01)\n"
+        "    if number == 200: print('enough')\n"
+    )
+    notebook.finish(begun, until="begun")
+    notebook.manager.interrupt_kernel()
+    # 20 MB or more are before its end, and none is lost.
+    cell = notebook.finish(begun)
+    assert cell.error == "KeyboardInterrupt"
+    assert "enough" not in cell.text
+    assert notebook.run("print('next')").text == "next\n"
