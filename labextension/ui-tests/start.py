@@ -46,6 +46,7 @@ def main(port: str, kind: str = "") -> int:
         os.environ |= {
             "JUPYTER_RUNTIME_DIR": str(place / "runtime"),
             "JUPYTER_CONFIG_DIR": str(place / "config"),
+            "JUPYTER_DATA_DIR": str(place / "data"),
             "JUPYTER_PATH": str(place),
             "KUBECONFIG": str(user_kubeconfig),
             "PATHWAYS_UI_PORT": port,

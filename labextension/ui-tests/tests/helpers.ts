@@ -231,10 +231,14 @@ export function slice(panel: Locator, index: number): Locator {
 }
 
 /** Open a new notebook with its own kernel, without the menu and the kernel dialog that Galata's helper uses. */
-export async function newNotebook(page: IJupyterLabPageFixture, name = 'Untitled.ipynb'): Promise<void> {
+export async function newNotebook(
+  page: IJupyterLabPageFixture,
+  name = 'Untitled.ipynb',
+  kernel = 'python3'
+): Promise<void> {
   const folder = await page.filebrowser.getCurrentDirectory();
   await page.evaluate(
-    async ([directory, wanted]) => {
+    async ([directory, wanted, spec]) => {
       const { commands, serviceManager } = window.jupyterapp;
       const path = `${directory}/${wanted}`;
       const made = await serviceManager.contents.newUntitled({ path: directory, type: 'notebook' });
@@ -244,13 +248,13 @@ export async function newNotebook(page: IJupyterLabPageFixture, name = 'Untitled
       const panel = await commands.execute('docmanager:open', {
         path,
         factory: 'Notebook',
-        kernel: { name: 'python3' }
+        kernel: { name: spec }
       });
       await panel.context.ready;
       await panel.sessionContext.ready;
       await panel.sessionContext.session.kernel.info;
     },
-    [folder, name] as const
+    [folder, name, kernel] as const
   );
 }
 
