@@ -16,9 +16,11 @@ PACKAGE = Path("pathways_jupyter")
 FACES = {"actions", "cli", "commands", "magics", "render", "server"}
 """Rooms whose modules are named after what they show."""
 CONVENTIONS = {
+    "__main__": "what `python -m` starts",
     "client": "one side of a connection: to an API server, to a supervisor",
     "credentials": "one side's: those that are sent, those that are checked",
     "errors": "those of a room",
+    "kernel": "of a notebook: a session's side in its process, and what a kernelspec starts",
     "main": "where a process begins",
     "remote": "what runs on hosts",
     "shardings": "JAX's, and IFRT's",

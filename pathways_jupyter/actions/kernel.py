@@ -9,8 +9,8 @@ from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kernel import kernelspec
+from pathways_jupyter.kernel.kernel_settings import KernelSettings
 from pathways_jupyter.kernel.kernelspec import InstalledKernel
-from pathways_jupyter.kernel.settings import KernelSettings
 from pathways_jupyter.render import parts
 from pathways_jupyter.render.view import View, listing, said
 from pathways_jupyter.service.names import name_part

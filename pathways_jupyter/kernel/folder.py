@@ -21,7 +21,7 @@ from pathways_jupyter.base.errors import ClusterError, ConfigError
 from pathways_jupyter.base.text import count, size, some
 from pathways_jupyter.multihost.errors import PackError
 from pathways_jupyter.multihost.pack import Packed, Sending
-from pathways_jupyter.tunnel.channels import StreamChannel
+from pathways_jupyter.tunnel.multiplexer import StreamChannel
 
 _LARGEST_BYTES = 10_000_000
 _NOT_SENT = ("*.ipynb",)

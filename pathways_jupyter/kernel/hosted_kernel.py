@@ -16,7 +16,7 @@ from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.tunnel.channels import Multiplexer, StreamChannel
+from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
 
 SOCKETS = ("shell", "iopub", "stdin", "control", "hb")
 """Sockets of a kernel, numbered from 1."""

@@ -12,7 +12,7 @@ from jupyter_core.paths import jupyter_data_dir
 
 from pathways_jupyter.base import runtime_files
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.kernel.settings import KernelSettings
+from pathways_jupyter.kernel.kernel_settings import KernelSettings
 
 _MARK = "pathways_jupyter"
 

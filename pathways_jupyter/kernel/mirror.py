@@ -20,12 +20,12 @@ from typing import Any
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.kernel.settings import cluster_settings
-from pathways_jupyter.service.lab.stream import LabStream
+from pathways_jupyter.kernel.kernel_settings import cluster_settings
+from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.channels import StreamChannel
+from pathways_jupyter.tunnel.multiplexer import StreamChannel
 from pathways_jupyter.tunnel.portforward import Forward
 
 _ANSWER_SECONDS = 5.0

@@ -18,15 +18,15 @@ from typing import Any
 import uvloop
 
 from pathways_jupyter.base import process_setup, tasks
-from pathways_jupyter.kernel import handover, settings
+from pathways_jupyter.kernel import handover, kernel_settings
 from pathways_jupyter.kernel.handover import Doorbell, KernelRequest
+from pathways_jupyter.kernel.kernel_settings import KernelSettings
 from pathways_jupyter.kernel.mirror import MirroredSessions
 from pathways_jupyter.kernel.near_kernel import NearKernel
-from pathways_jupyter.kernel.settings import KernelSettings
 from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.service.lab import lifecycle
-from pathways_jupyter.service.lab.stream import LabStream
+from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.session import clusters
 
 IDLE_SECONDS = 10.0
@@ -45,7 +45,7 @@ class NearEnd:
     def __init__(self, chosen: KernelSettings) -> None:
         self._chosen = chosen
         self.name, self.cluster = chosen.lab.name, ""
-        self.where_here = settings.cluster_settings(chosen.where)
+        self.where_here = kernel_settings.cluster_settings(chosen.where)
         self._kernels: dict[str, NearKernel] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str], request: KernelRequest, lock: int) -> None:
       request: The first kernel.
       lock: From :func:`~pathways_jupyter.kernel.handover.taken`.
     """
-    chosen = settings.parse(arguments)
+    chosen = kernel_settings.parse(arguments)
     path = handover.path_of(arguments)
     log = path.with_suffix(".log")
     _become_daemon(log)

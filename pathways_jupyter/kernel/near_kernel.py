@@ -17,12 +17,12 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kernel import EXIT
 from pathways_jupyter.kernel.folder import SentFolder
 from pathways_jupyter.kernel.handover import KernelRequest
-from pathways_jupyter.kernel.host import PROTOCOL
 from pathways_jupyter.kernel.hosted_kernel import SOCKETS
+from pathways_jupyter.kernel.lab_host import PROTOCOL
 from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
-from pathways_jupyter.service.lab.stream import LabStream
+from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.channels import StreamChannel
+from pathways_jupyter.tunnel.multiplexer import StreamChannel
 from pathways_jupyter.tunnel.portforward import Forward
 
 _PORT_SECONDS = 10.0

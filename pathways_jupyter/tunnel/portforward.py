@@ -19,8 +19,8 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
-from pathways_jupyter.tunnel.channels import StreamChannel
 from pathways_jupyter.tunnel.local_connection import LocalConnection
+from pathways_jupyter.tunnel.multiplexer import StreamChannel
 from pathways_jupyter.tunnel.resumable_stream import ResumableStream
 
 GREETING_SECONDS = 1.0

@@ -31,11 +31,11 @@ from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
 from pathways_jupyter.service import permissions
 from pathways_jupyter.service.checks import Level
 from pathways_jupyter.service.lab import manifests
+from pathways_jupyter.service.lab.lab_stream import LabStream, current_pod
 from pathways_jupyter.service.lab.manifests import LabSpec
-from pathways_jupyter.service.lab.stream import LabStream, current_pod
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state, waiting
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.channels import StreamChannel
+from pathways_jupyter.tunnel.multiplexer import StreamChannel
 from pathways_jupyter.tunnel.portforward import Forward
 
 START_SECONDS = 600.0

@@ -2,8 +2,9 @@
 
 Its programs listen on the pod's loopback interface, which a port-forward reaches and the pod network does not: nothing
 but the Kubernetes API lets anyone in, and after it a secret: Jupyter's own token, and the relay's. The pod's first
-process is the host of kernels (:mod:`pathways_jupyter.kernel.host`), which starts JupyterLab as well. It runs as a Job,
-so that the cluster replaces its pod when a node is lost, and as a service account with the documented Role and no more.
+process is the host of kernels (:mod:`pathways_jupyter.kernel.lab_host`), which starts JupyterLab as well. It runs as a
+Job, so that the cluster replaces its pod when a node is lost, and as a service account with the documented Role and no
+more.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ HOME = "/home/jovyan"
 TOKEN_KEY = "token"
 KERNELS_PORT = 29100
 """Of the host of kernels; the relay beside it has another one."""
-HOST = "pathways_jupyter.kernel.host"
+HOST = "pathways_jupyter.kernel.lab_host"
 """The module that is the pod's first process."""
 KEEP_SECONDS = 7200.0
 """Time for which the streams of a machine that cannot be reached are kept, and its kernels with them."""

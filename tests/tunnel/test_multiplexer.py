@@ -7,7 +7,7 @@ import os
 import pytest
 
 from pathways_jupyter.base.errors import ConnectionLost
-from pathways_jupyter.tunnel.channels import WINDOW_BYTES, Multiplexer
+from pathways_jupyter.tunnel.multiplexer import WINDOW_BYTES, Multiplexer
 
 DEADLINE = 30.0
 

@@ -14,7 +14,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, SECRETS, Object
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
-from pathways_jupyter.tunnel.channels import Multiplexer
+from pathways_jupyter.tunnel.multiplexer import Multiplexer
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import relay_container as relay
 from pathways_jupyter.tunnel.resumable_stream import RelayClient, ResumableStream

@@ -27,8 +27,8 @@ from pathways_jupyter.kernel.hosted_kernel import HostedKernel, SpareKernels, fo
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.channels import Multiplexer, StreamChannel
 from pathways_jupyter.tunnel.local_connection import LocalConnection
+from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
 from pathways_jupyter.tunnel.portforward import Traffic
 from pathways_jupyter.tunnel.relay import sockets
 
