@@ -19,7 +19,7 @@ from pathways_jupyter.kube import auth, objects, watch
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import CLAIMS, JOBS, LEASES, NETWORK_POLICIES, PODS
 from pathways_jupyter.service import names
-from pathways_jupyter.service.lab import lifecycle, manifests, stream
+from pathways_jupyter.service.lab import lab_stream, lifecycle, manifests
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -118,13 +118,13 @@ async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine,
         await lab.until_up()
 
         # The node is lost: the cluster makes another pod, and the same address leads to it.
-        before = await stream.current_pod(admin, "default", NAME)
+        before = await lab_stream.current_pod(admin, "default", NAME)
         await objects.delete(admin, PODS, before["metadata"]["name"], namespace="default", grace_seconds=0)
         async with asyncio.timeout(DEADLINE):
             pod = None
             while pod is None or pod["metadata"]["uid"] == before["metadata"]["uid"]:
                 await asyncio.sleep(0.1)
-                pod = await stream.current_pod(admin, "default", NAME)
+                pod = await lab_stream.current_pod(admin, "default", NAME)
         await lab.until_up()
         assert "kept" in await lab.run("print(open('kept.txt').read())")
         # The first pod's proxy went with it.
