@@ -10,11 +10,10 @@ import platform
 import shutil
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.base import tasks
+from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
 
@@ -58,8 +57,8 @@ class HostedKernel:
         self.id, self.run_id = str(setup["id"]), str(setup["run"])
         self._setup = setup
         self.channels = channels
-        # Short: the paths of sockets are limited.
-        self._directory = Path(tempfile.mkdtemp(prefix="k"))
+        # In the embedded cluster the pod's own temporary directory may have too long a path for sockets.
+        self._directory = runtime_files.socket_directory("pathways-", f"k-{len(SOCKETS)}")
         self._process: asyncio.subprocess.Process | None = None
         self._last = ""
         self.carried: set[StreamChannel] = set()
