@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from pathways_jupyter.actions import cluster, lab
@@ -37,11 +38,13 @@ def add(shell: Shell, values: Values) -> View:
     place = "embedded cluster" if where.local else resolved.name
     name = values.get("name", "")
     shown = f"{place}, {name}" if name else place
-    made = kernelspec.install(
-        name_part(f"pathways-{place}{f'-{name}' if name else ''}".replace(" ", "-"), _LONGEST_NAME),
-        shown,
-        KernelSettings(where, spec),
+    full = name_part(f"pathways-{shown}", 2 * _LONGEST_NAME)
+    short = (
+        full
+        if len(full) <= _LONGEST_NAME
+        else f"{full[: _LONGEST_NAME - 7]}-{hashlib.sha256(full.encode()).hexdigest()[:6]}"
     )
+    made = kernelspec.install(short, shown, KernelSettings(where, spec))
     return said(f"In the Launcher and in VS Code: {made.display_name}.", made)
 
 

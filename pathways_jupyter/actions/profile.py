@@ -41,7 +41,7 @@ def take(shell: Shell, values: Values) -> None:
     if record.place:
         raise SessionError(
             f"The proxy of session {record.id} is not reached from here: its kernel runs {record.place}.",
-            hint="Trace it in its notebook: %pathways profile.",
+            hint="Trace it in its notebook, with the magic of the same name.",
         )
     seconds = parse_seconds("--seconds", values.get("seconds") or _SECONDS, most=_MOST_SECONDS)
     options = _options(values, clusters.bucket(record))

@@ -17,8 +17,8 @@ COMMANDS = (
         },
         details="Notebook, settings and extensions stay here; the kernel is a process in your lab's pod, beside the "
         "TPUs, so that nothing of JAX goes over the line. The first kernel starts the lab if it does not run, and "
-        "`pathways-jupyter lab down` ends it. A kernel ends with its notebook's, or with the process that has started "
-        "it; a cut of two hours, or a sleeping machine, costs nothing.",
+        "`pathways-jupyter lab down` ends it. It ends when its notebook is shut down, or the process that has started "
+        "it has ended; a cut of up to two hours, or a sleeping machine, costs nothing.",
         only=Face.TERMINAL,
     ),
     Command(

@@ -5,10 +5,12 @@ Nothing is imported here that takes time: the near end, where there is none yet,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import sys
+import traceback
 
 from pathways_jupyter.kernel import EXIT
 
@@ -27,6 +29,9 @@ def main(arguments: list[str]) -> int:
         os.setsid()
         try:
             _reach(arguments, read_life, answer)
+        except BaseException:
+            traceback.print_exc()
+            os.write(answer, b"The kernel cannot start, because of this error.\n")
         finally:
             os._exit(0)
     os.close(read_life)
@@ -48,7 +53,9 @@ def main(arguments: list[str]) -> int:
         for line in lines:
             if line.startswith(EXIT):
                 return _exit(int(line[1:]))
-            os.write(2, b"[kernel beside the chips] " + line + b"\n")
+            # Its terminal may have been closed.
+            with contextlib.suppress(OSError):
+                os.write(2, b"[kernel beside the chips] " + line + b"\n")
 
 
 def _reach(arguments: list[str], lifeline: int, answer: int) -> None:
@@ -67,7 +74,9 @@ def _reach(arguments: list[str], lifeline: int, answer: int) -> None:
 def _exit(code: int) -> int:
     if code < 0:
         # By the signal that has ended the kernel.
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):
+            # SIGKILL and SIGSTOP have no handlers.
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
 

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,7 +26,10 @@ from pathways_jupyter.tunnel.multiplexer import StreamChannel
 
 _LARGEST_BYTES = 10_000_000
 _NOT_SENT = ("*.ipynb",)
-_ANSWER_SECONDS = 600.0
+_PATTERN, _ESCAPED = re.compile(r"[\\*?\[\]!# ]"), r"\\\g<0>"
+"""Characters with a meaning in a pattern of files to ignore, and such a character itself."""
+_LONGEST_ANSWER = 64 * 1024 * 1024
+"""The names of all contents that the pod does not have."""
 _READ_BYTES = 256 * 1024
 _REST_SECONDS = 0.2
 """Least time between two looks at the folder, for widgets that send many messages."""
@@ -72,7 +76,7 @@ class SentFolder:
             self._next = time.monotonic() + _REST_SECONDS
             if found == self._sent:
                 return
-            with Sending(self._root, [*_NOT_SENT, *(f"/{each}" for each in large)]) as sending:
+            with Sending(self._root, [*_NOT_SENT, *(f"/{_PATTERN.sub(_ESCAPED, each)}" for each in large)]) as sending:
                 packed = await sending.packed()
                 await _transfer(open_channel(), packed, sending)
             self._sent, self.note = found, _note(packed, large)
@@ -101,7 +105,7 @@ async def _transfer(channel: StreamChannel, packed: Packed, sending: Sending) ->
     Raises:
       ClusterError: It could not be written there.
     """
-    reader = asyncio.StreamReader()
+    reader = asyncio.StreamReader(limit=_LONGEST_ANSWER)
 
     async def take(data: memoryview) -> None:
         reader.feed_data(bytes(data))
@@ -110,8 +114,8 @@ async def _transfer(channel: StreamChannel, packed: Packed, sending: Sending) ->
     receiving.add_done_callback(lambda _: reader.feed_eof())
 
     async def answer() -> dict[str, Any]:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            line = await reader.readline()
+        # However long a cut takes: the channel ends with the stream.
+        line = await reader.readline()
         found: dict[str, Any] = json.loads(line) if line else {"error": "the connection was lost"}
         if "error" in found:
             raise ClusterError(f"The files of {packed.root} could not be written in the lab: {found['error']}.")

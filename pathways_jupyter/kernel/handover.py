@@ -23,6 +23,7 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kernel import places
 
 _REQUEST_SECONDS = 5.0
+_HANDOVER_SECONDS = 30.0
 _LONGEST_REQUEST = 1 << 20
 _LONGEST_PATH = 4096
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.2
@@ -75,7 +76,7 @@ def path_of(arguments: Sequence[str]) -> Path:
 
 def taken(path: Path, request: KernelRequest) -> int:
     """Return the descriptor of the lock of a near end that begins; -1 if there is one, which has taken `request`."""
-    for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
+    for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_HANDOVER_SECONDS)):
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,6 +89,8 @@ def taken(path: Path, request: KernelRequest) -> int:
             if _handed_over(os.pread(lock, _LONGEST_PATH, 0).decode(), request):
                 return -1
         os.close(lock)
+        if attempts.is_over:
+            raise TimeoutError(f"the process that runs the kernels of this lab takes no more of them: {path}")
     raise AssertionError("unreachable")
 
 
@@ -139,8 +142,13 @@ class Doorbell:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError), self._socket.accept()[0] as connection:
             connection.settimeout(_REQUEST_SECONDS)
             data, descriptors, _, _ = socket.recv_fds(connection, _LONGEST_REQUEST, 2)
-            lifeline, answer = descriptors
-            while not data.endswith(b"\n") and (more := connection.recv(_LONGEST_REQUEST)):
-                data += more
-            self._start(KernelRequest(**json.loads(data), lifeline=lifeline, answer=answer))
+            try:
+                lifeline, answer = descriptors
+                while not data.endswith(b"\n") and (more := connection.recv(_LONGEST_REQUEST)):
+                    data += more
+                self._start(KernelRequest(**json.loads(data), lifeline=lifeline, answer=answer))
+            except BaseException:
+                for each in descriptors:
+                    os.close(each)
+                raise
             connection.sendall(b"\n")

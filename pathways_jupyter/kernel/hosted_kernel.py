@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import shutil
 import signal
 import sys
@@ -60,6 +59,7 @@ class HostedKernel:
         # In the embedded cluster the pod's own temporary directory may have too long a path for sockets.
         self._directory = runtime_files.socket_directory("pathways-", f"k-{len(SOCKETS)}")
         self._process: asyncio.subprocess.Process | None = None
+        self._ends = False
         self._last = ""
         self.carried: set[StreamChannel] = set()
         """The near end's channels to it."""
@@ -72,6 +72,8 @@ class HostedKernel:
         """Run the kernel; post ``ready`` when it listens, and ``exit`` once all its output is on its way."""
         process = self._process = await self._spares.take()
         assert process.stdin is not None
+        if self._ends:
+            self.signal(signal.SIGKILL)
         folder = folder_of(self._setup["folder"])
         folder.mkdir(exist_ok=True)
         about = {"file": self._write_connection_file(), "environment": self._setup["environment"]}
@@ -86,7 +88,10 @@ class HostedKernel:
             self._post({"exit": code, "last": self._last})
         finally:
             await tasks.stop(reading, listening)
-            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def remove_files(self) -> None:
+        """Remove its sockets, once it has ended or cannot begin."""
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _write_connection_file(self) -> str:
         # The product finds the kernel's id in this file's name.
@@ -113,7 +118,8 @@ class HostedKernel:
         self.channels.post({"kernel": self.run_id, **message})
 
     async def end(self) -> None:
-        """End the kernel."""
+        """End the kernel, also one that is about to begin."""
+        self._ends = True
         process = self._process
         if process is not None and process.returncode is None:
             self.signal(signal.SIGTERM)
@@ -125,7 +131,7 @@ class HostedKernel:
         async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_LISTEN_SECONDS)):
             if self._listens:
                 self._spares.prepare()
-                self._post({"ready": {"python": platform.python_version(), "directory": os.getcwd()}})
+                self._post({"ready": True})
                 return
             if attempts.is_over:
                 self._last = f"it does not listen after {_LISTEN_SECONDS:.0f} s"

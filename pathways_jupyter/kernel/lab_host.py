@@ -1,8 +1,8 @@
 """The first process of a lab's pod: it runs the kernels of other machines, and JupyterLab.
 
 It listens on the pod's loopback interface, behind the relay, which asks for the lab's secret. Each stream belongs to
-the near end of one kernel, or to a ``lab up``: its channels lead to the kernel's sockets, to the control sockets of its
-sessions, or to JupyterLab. A kernel ends with its stream, which the relay keeps through a cut.
+the near end of one machine's kernels, or to a ``lab up``: its channels lead to the kernels' sockets, to the control
+sockets of their sessions, or to JupyterLab. A kernel ends with its stream, which the relay keeps through a cut.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Guest:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "setup" in message:
-            self._spawn(self._run(message["setup"]))
+            self._begin(message["setup"])
         elif (kernel := self._kernels.get(str(message.get("kernel")))) is not None:
             if "signal" in message:
                 kernel.signal(int(message["signal"]))
@@ -101,24 +101,34 @@ class _Guest:
                 # Its sessions are followed to their ends.
                 self._spawn(kernel.end())
 
-    async def _run(self, setup: dict[str, Any]) -> None:
+    def _begin(self, setup: dict[str, Any]) -> None:
+        """Begin a kernel; known at once, because the next message may end it."""
         name = str(setup["run"])
         if setup.get("protocol") != PROTOCOL:
             last = "the lab's image and this machine have different versions of pathways_jupyter"
             self.channels.post({"kernel": name, "exit": 1, "last": last})
             return
-        # One whose near end was killed, and which the relay still keeps.
-        for before in [each for each in self._kernels.values() if each.id == setup["id"]]:
-            await before.end()
-        kernel = self._kernels[name] = HostedKernel(setup, self.channels, self._spares)
+        # Those whose near end was killed, and which the relay still keeps.
+        earlier = [each for each in self._kernels.values() if each.id == setup["id"]]
+        try:
+            kernel = self._kernels[name] = HostedKernel(setup, self.channels, self._spares)
+        except (OSError, KeyError) as error:
+            self.channels.post({"kernel": name, "exit": 1, "last": f"it cannot be started: {error}"})
+            return
+        self._spawn(self._run(name, kernel, earlier))
+
+    async def _run(self, name: str, kernel: HostedKernel, earlier: list[HostedKernel]) -> None:
         if not self._followed:
             self._spawn(self._follow_sessions())
         self._followed.add(kernel.id)
         try:
+            for each in earlier:
+                await each.end()
             await kernel.run()
         except OSError as error:
             self.channels.post({"kernel": name, "exit": 1, "last": f"it cannot be started: {error}"})
         finally:
+            kernel.remove_files()
             del self._kernels[name]
 
     def _accept(self, channel: StreamChannel, request: dict[str, Any]) -> None:
@@ -132,8 +142,12 @@ class _Guest:
                 kernel.carried.add(channel)
             await self._dial(kernel, request, functools.partial(LocalConnection, accepted.set_result))
             local = await accepted
-            await portforward.carry(local, channel, Traffic())
-            await local.end(broken=False)
+            try:
+                await portforward.carry(local, channel, Traffic())
+                await local.end(broken=False)
+            except BaseException:
+                local.abort()
+                raise
         except (OSError, ClusterError) as error:
             # A front end tries again, many times in the moment after its kernel's end.
             logger.debug("no connection to %s: %s", request, error)

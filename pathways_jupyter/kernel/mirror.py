@@ -14,12 +14,13 @@ import dataclasses
 import fcntl
 import logging
 import os
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import ConnectionLost, PathwaysError
 from pathways_jupyter.kernel.kernel_settings import cluster_settings
 from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.session import registry
@@ -29,6 +30,7 @@ from pathways_jupyter.tunnel.multiplexer import StreamChannel
 from pathways_jupyter.tunnel.portforward import Forward
 
 _ANSWER_SECONDS = 5.0
+_ID = re.compile("[0-9a-f]{10}")
 
 logger = logging.getLogger(__name__)
 
@@ -74,10 +76,16 @@ class MirroredSessions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def forget(self, stream: LabStream | None) -> None:
+        """Forget all sessions of a stream that is lost; what is left in the cluster is its pod's to remove."""
+        if stream is self._stream:
+            self._stream = None
+            for session in list(self._records):
+                self._forget(session)
+
     async def close(self) -> None:
-        """Forget all sessions; what is left of one in the cluster is its pod's to remove."""
-        for session in list(self._records):
-            self._forget(session)
+        """Forget all sessions, and wait until nothing of them is left here."""
+        self.forget(self._stream)
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -95,9 +103,14 @@ class MirroredSessions:
                 logger.warning("a session of the kernel cannot be shown here: %s", error)
 
     async def _write(self, there: SessionRecord, processes: Mapping[str, int]) -> None:
-        assert self._stream is not None
-        known = self._records.get(there.id)
+        if self._stream is None:
+            return
+        pod, known = self._stream.pod, self._records.get(there.id)
         if known is None:
+            # It becomes the name of files, and any program in the pod may have chosen it.
+            present = registry.read(there.id) if _ID.fullmatch(there.id) else there
+            if present is not None and (present is there or registry.is_alive(present)):
+                raise ValueError(f"{there.id!r} is not the id of a new session")
             socket_path, tunnel_path = registry.socket_paths(there.id)
             # Locked, so that it counts as used until this process ends.
             log = registry.log_path(there.id)
@@ -105,13 +118,17 @@ class MirroredSessions:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._logs[there.id], fcntl.LOCK_SH)
             known = dataclasses.replace(there, socket=str(socket_path), tunnel=str(tunnel_path), log=str(log))
-            self._forwards[there.id] = await self._listen(there.id, socket_path)
+            try:
+                self._forwards[there.id] = await self._listen(there.id, socket_path)
+            except BaseException:
+                os.close(self._logs.pop(there.id))
+                raise
         here = dataclasses.replace(
             known,
             pid=os.getpid(),
             kernel_pid=processes.get(there.kernel_id, known.kernel_pid),
             host=registry.this_host(),
-            place=f"beside the chips, in pod {self._stream.pod}",
+            place=f"beside the chips, in pod {pod}",
             config={**there.config, **cluster_settings(self._where), "namespace": there.config.get("namespace", "")},
             kubeconfigs=os.environ.get("KUBECONFIG", ""),
             context=self._context,
@@ -122,7 +139,8 @@ class MirroredSessions:
 
     async def _listen(self, session: str, path: Path) -> Forward:
         async def open_channel() -> StreamChannel:
-            assert self._stream is not None
+            if self._stream is None:
+                raise ConnectionLost("The connection to the kernel's pod is lost.")
             return self._stream.channels.open({"session": session})
 
         return await portforward.listen(None, path=path, open_stream=open_channel)

@@ -9,8 +9,10 @@ sessions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,11 @@ class NearEnd:
         self._mirror = MirroredSessions(chosen.where, self._changed.set)
 
     def start(self, request: KernelRequest) -> None:
-        """Start a kernel."""
+        """Start a kernel; a request that was handed over twice has been answered already."""
+        if request.run in self._kernels:
+            os.close(request.lifeline)
+            os.close(request.answer)
+            return
         kernel = self._kernels[request.run] = NearKernel(self, request)
         task = asyncio.get_running_loop().create_task(self._run(kernel))
         self._running.add(task)
@@ -93,8 +99,10 @@ class NearEnd:
                 self._report("Looks for the pod of its kernels.")
                 # Another one: the cluster may have moved, and another pod has nothing of the last one's.
                 await self._close_stream()
-                self._stream = await self._opened()
-                self._mirror.follow(self._stream, self.cluster)
+                stream = self._stream = await self._opened()
+                self._mirror.follow(stream, self.cluster)
+                # No message comes any more that a session has gone.
+                stream.ended.add_done_callback(lambda _: self._mirror.forget(stream))
             return self._stream
 
     async def _opened(self) -> LabStream:
@@ -146,7 +154,12 @@ async def _serve(chosen: KernelSettings, lock: int, name: str, request: KernelRe
     doorbell = Doorbell(lock, name, near.start)
     try:
         near.start(request)
-        await near.until_idle()
+        serving = asyncio.create_task(near.until_idle())
+        # At the end of a login the kernels end, too.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
     finally:
         doorbell.close()
         await near.close()

@@ -98,7 +98,7 @@ class NearKernel:
 
     async def _live(self) -> tuple[int, str]:
         """Return the kernel's exit code, and in words how it has ended."""
-        request = self.request
+        request, starting = self.request, None
         try:
             await self._listen()
             self._stream = stream = await self._near.stream()
@@ -121,6 +121,9 @@ class NearKernel:
         except Exception as error:
             logger.exception("a kernel cannot start")
             return 1, f"The kernel cannot start: {type(error).__name__}: {error}"
+        finally:
+            if starting is not None:
+                await tasks.stop(starting)
 
     async def _start(self) -> None:
         """Return when the kernel listens, and has its files."""
@@ -137,6 +140,10 @@ class NearKernel:
             note = self._folder.note
         except PathwaysError as error:
             note = f"{error} {error.advice(Face.TERMINAL)}"
+        except Exception as error:
+            # The cell that waits for it runs, with the files that there are.
+            logger.exception("the files of %s cannot be sent", self.request.directory)
+            note = f"Files were not sent: {type(error).__name__}: {error}"
         if note != self._place.place.note:
             self._say(note)
             self._place.update(note=note)

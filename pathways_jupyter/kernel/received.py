@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import socket
+import threading
 from pathlib import Path
 
 from pathways_jupyter.multihost.remote.step import STATE
 from pathways_jupyter.multihost.remote.sync import SizedInput, Sync
 
+_writing = threading.Lock()
+"""Two notebooks may have the same folder."""
+
 
 def receive(connection: socket.socket, directory: Path) -> None:
     """Make `directory` hold what the other end of `connection` lists, and answer what was missing and written."""
-    with connection, connection.makefile("rb") as file, contextlib.suppress(BrokenPipeError):
+    with connection, connection.makefile("rb") as file, contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
             entries = json.loads(file.read(int(file.readline())))
-            with Sync(STATE, directory.name, str(directory), entries) as sync:
+            # A name of its own: that of this process may be that of one before it, in another container.
+            name = f"{directory.name}.{secrets.token_hex(4)}"
+            with _writing, Sync(STATE, name, str(directory), entries) as sync:
                 connection.sendall(json.dumps({"missing": sync.compare()}).encode() + b"\n")
                 if sync.missing:
                     sync.receive(SizedInput(file.read, int(file.readline())))

@@ -138,7 +138,7 @@ def test_its_session_is_a_session_of_this_machine_too(added, beside):
     cleaned = added.cli("clean", "--dry-run", "--local")
     assert "Nothing to clean" in cleaned.stdout, cleaned.stdout
     refused = added.cli("profile", "--session", record["id"])
-    assert "%pathways profile" in refused.stderr
+    assert "Trace it in its notebook" in refused.stderr
     ended = added.cli("sessions", "disconnect", record["id"])
     assert ended.returncode == 0, ended.stderr
     assert "is removed" in ended.stdout
@@ -168,6 +168,15 @@ def test_a_process_that_is_killed_ends_its_kernel_and_its_proxy(added, open_note
     assert nothing_left(added)
 
 
+def test_a_near_end_that_a_logout_ends_ends_its_kernels(added, open_notebook):
+    notebook = open_notebook(manager=manager(added))
+    pid = int(notebook.run(f"{CONNECT}\nimport os; print('pid', os.getpid())").text.rpartition("pid ")[2])
+    behind = near_end(added, notebook)
+    behind.terminate()
+    wait_until(lambda: have_ended([behind]) and not psutil.pid_exists(pid) and not notebook.manager.is_alive())
+    assert nothing_left(added)
+
+
 def test_a_near_end_that_is_killed_is_a_kernel_that_has_died(added, open_notebook):
     notebook = open_notebook(manager=manager(added))
     notebook.run(CONNECT)
@@ -183,13 +192,55 @@ def test_a_near_end_that_is_killed_is_a_kernel_that_has_died(added, open_noteboo
     assert sessions(added) == []
 
 
-def test_a_kernel_that_dies_says_how(added, open_notebook):
+@pytest.mark.parametrize(
+    ("end", "code", "said"), [("os._exit(3)", 3, "exit code 3"), ("os.kill(os.getpid(), 9)", -9, "signal SIGKILL")]
+)
+def test_a_kernel_that_dies_says_how(end, code, said, added, open_notebook):
     notebook = open_notebook(manager=manager(added))
-    notebook.client.execute("import os, sys; os.write(2, b'the last words\\n'); os._exit(3)")
+    notebook.client.execute(f"import os; {end}")
     wait_until(lambda: not notebook.manager.is_alive())
-    assert notebook.manager.provisioner.process.returncode == 3
+    assert notebook.manager.provisioner.process.returncode == code
     wait_until(lambda: place(added, notebook)["failed"])
-    assert "exit code 3" in place(added, notebook)["message"]
+    assert said in place(added, notebook)["message"]
+
+
+def test_the_end_of_the_lab_ends_its_kernels_and_sessions_here_too(added, open_notebook):
+    notebook = open_notebook(manager=manager(added))
+    notebook.run(CONNECT)
+    assert len(sessions(added)) == 1
+    behind = near_end(added, notebook)
+    assert added.cli("lab", "down", "--local").returncode == 0
+    wait_until(lambda: not notebook.manager.is_alive())
+    wait_until(lambda: sessions(added) == [])
+    # It does not wait for a message that a session has ended.
+    wait_until(lambda: have_ended([behind]))
+
+
+def test_two_kernels_of_a_folder_with_many_files_have_all_of_them(added, machine):
+    folder = machine.directory / "many"
+    folder.mkdir()
+    for number in range(1600):
+        (folder / f"{number}.txt").write_text(str(number))
+    # A name that means something in a pattern of files to ignore.
+    (folder / "large[1].bin").write_bytes(bytes(11_000_000))
+    (folder / "large1.bin").write_text("small")
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for starting in (manager(machine), manager(machine)):
+            starting.start_kernel(env=machine.environ, cwd=str(folder))
+            stack.callback(starting.shutdown_kernel)
+            clients.append(starting.client())
+            clients[-1].start_channels()
+            stack.callback(clients[-1].stop_channels)
+        for client in clients:
+            client.wait_for_ready(timeout=100)
+            said = []
+            client.execute_interactive(
+                "import os; print(len(os.listdir()), open('1599.txt').read(), open('large1.bin').read())",
+                timeout=60,
+                output_hook=lambda message, said=said: said.append(message["content"].get("text", "")),
+            )
+            assert "1601 1599 small" in "".join(said)
 
 
 def test_the_notebooks_folder_is_there_and_what_changes_is_sent_before_a_cell(added, machine):
