@@ -181,3 +181,36 @@ test('a notebook that is about to be suspended says so, and is kept by keyboard'
   await expect(page.locator('.jp-NotebookPanel:visible .jp-OutputArea').last()).toHaveText('28');
   await disconnect(page, panel);
 });
+
+test('over a night, with the keyboard only: suspended, without its kernel, loaded in the morning', async ({ page }) => {
+  const panel = await openPanel(page);
+  const session = panel.locator('.pw-session');
+  await newNotebook(page, 'night.ipynb');
+  const output = page.locator('.jp-NotebookPanel:visible .jp-OutputArea-output').last();
+  const run = async (code: string): Promise<void> => {
+    await page.keyboard.press('Enter');
+    await page.keyboard.insertText(code);
+    await page.keyboard.press('Shift+Enter');
+  };
+  await run(CONNECT);
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
+  await page.keyboard.press('Control+Shift+c');
+  await page.keyboard.insertText('Suspend This Notebook');
+  await page.keyboard.press('Enter');
+  await expect(session).toHaveAttribute('data-state', 'suspended');
+
+  await run('import os; os.kill(os.getpid(), 9)');
+  await expect(page.getByRole('dialog')).toContainText('It will restart automatically');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  await expect(section(panel, 'session')).toContainText('night.ipynb is not connected.');
+  await run('%load_ext pathways_jupyter\n%pathways resume');
+  await expect(output).toContainText(/This notebook has a save from .*, 3 variables, .*: %pathways load --last/);
+  await picture(page, 'suspend-morning');
+  await run('%pathways connect --local --tpu tpuv6e:2x2=2\n%pathways load --last');
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await run('print(f"{w.sum():.0f}", state[0] is w)');
+  await expect(output).toHaveText('28 True');
+  await disconnect(page, panel);
+});
