@@ -18,6 +18,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from sigint_tracer import sigint_at
+from waits import wait_until
 
 from pathways_jupyter.base.errors import CapacityError, ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Transfer
@@ -520,6 +521,17 @@ def test_an_interrupt_while_the_places_of_arrays_are_looked_for_changes_nothing(
         session.suspender.restore()
     assert variables["x"].is_deleted()
     session.resume()
+    assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+
+
+def test_a_supervisor_that_dies_while_the_arrays_are_read_costs_none_of_them(session):
+    variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
+    session.suspend(variables)
+    session._renew(session.attempt_reconnect({}, session.config))
+    os.kill(session.record.pid, signal.SIGKILL)
+    wait_until(lambda: session._side.link.ended)
+    session.resume()
+    assert not session.is_suspended
     assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
 
 

@@ -49,9 +49,11 @@ class Suspender:
         record, suspension = self._side.record, self.present
         if self._side.is_over:
             return replace(record, state=SessionState.CLOSED)
-        if suspension is None or record.saved is not None or record.state is SessionState.CLOSED:
+        if suspension is None or record.state is SessionState.CLOSED:
             return record
-        # Saved, and the supervisor has died or does not know it yet, because this was interrupted.
+        if record.saved is not None and record.state is not SessionState.LOST:
+            return record
+        # Saved, and the supervisor has died, also while they were read, or does not know it yet.
         saved = SuspendedArrays(suspension.count, suspension.nbytes, suspension.place, record.state_since)
         state = SessionState.RESUMING if record.state.is_connected else SessionState.SUSPENDED
         return replace(record, saved=saved, state=state)
