@@ -36,7 +36,7 @@ def suspend(connection: NotebookSession, values: Values) -> View:
         return said("Not suspended.")
     connection.screen.say(f"Saving {suspension}{about(suspension.seconds)}.")
     with reported(connection.screen, SUSPENDING) as report:
-        current.suspend(found=suspension, yes=values.get("yes") or suspension.unkept, report=report)
+        current.suspend(suspension=suspension, yes=values.get("yes") or suspension.unkept, report=report)
     connection.draw()
     slices = "the job keeps its slices" if current.record.pathways_job else "the slices are free"
     return said(f"Suspended: {suspension} saved, {slices}. %pathways resume continues.")

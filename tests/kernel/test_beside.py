@@ -146,22 +146,15 @@ def test_its_session_is_a_session_of_this_machine_too(added, beside):
     assert "connected" not in beside.run("%pathways status").text.splitlines()[0]
 
 
-def test_shutting_it_down_leaves_nothing_but_the_lab(added, open_notebook):
+@pytest.mark.parametrize("end", ["shut down", "killed"])
+def test_the_end_of_its_process_here_leaves_nothing_but_the_lab(end, added, open_notebook):
     notebook = open_notebook(manager=manager(added))
     pid = int(notebook.run(f"{CONNECT}\nimport os; print('pid', os.getpid())").text.rpartition("pid ")[2])
     behind = near_end(added, notebook)
-    notebook.manager.shutdown_kernel()
-    wait_until(lambda: not psutil.pid_exists(pid) and not sessions(added))
-    # It would have been there for the next kernel.
-    wait_until(lambda: have_ended([behind]))
-    assert nothing_left(added)
-
-
-def test_a_process_that_is_killed_ends_its_kernel_and_its_proxy(added, open_notebook):
-    notebook = open_notebook(manager=manager(added))
-    pid = int(notebook.run(f"{CONNECT}\nimport os; print('pid', os.getpid())").text.rpartition("pid ")[2])
-    behind = near_end(added, notebook)
-    notebook.manager.provisioner.process.kill()
+    if end == "killed":
+        notebook.manager.provisioner.process.kill()
+    else:
+        notebook.manager.shutdown_kernel()
     wait_until(lambda: not psutil.pid_exists(pid) and not sessions(added))
     # It would have been there for the next kernel.
     wait_until(lambda: have_ended([behind]))

@@ -264,7 +264,7 @@ class Session:
         self,
         variables: Mapping[str, Any] | None = None,
         *,
-        found: Suspension | None = None,
+        suspension: Suspension | None = None,
         yes: bool | Collection[str] = False,
         report: Report | None = None,
     ) -> Suspension:
@@ -275,7 +275,7 @@ class Session:
 
         Args:
           variables: As for :meth:`suspension`.
-          found: What that has returned, if nothing but this package's code has run on this thread since.
+          suspension: The result of :meth:`suspension`, if only this package's code has run on this thread since.
           yes: Suspend also if something cannot be kept; or those of :attr:`.Suspension.unkept` that were agreed to.
           report: As for :meth:`save`.
 
@@ -283,7 +283,9 @@ class Session:
           UnsavableError: Some cannot be kept.
           PathwaysError: The bucket or the hosts failed; the session is as it was.
         """
-        suspension = found or self.suspension(variables)
+        # Also for one from before a question: the sidebar may have acted meanwhile.
+        self._require_devices(SessionCommand.SUSPEND)
+        suspension = suspension or self.suspension(variables)
         self.suspender.suspend(suspension, yes=yes, report=report)
         return suspension
 
