@@ -45,15 +45,15 @@ class HostedKernel:
     """A kernel of another machine.
 
     Args:
-      setup: The near end's message: the kernel's ``id``, the unique ``run``, the ``key`` of its messages, and
-        ``environment``, and the name of its ``folder``.
+      setup: The near end's message: the kernel's ``id`` on its ``machine``, the unique ``run``, the ``key`` of its
+        messages, and ``environment``, and the name of its ``folder``.
       channels: The near end's.
       spares: Has the process.
     """
 
     def __init__(self, setup: dict[str, Any], channels: Multiplexer, spares: SpareKernels) -> None:
         self._spares = spares
-        self.id, self.run_id = str(setup["id"]), str(setup["run"])
+        self.id, self.run_id, self.machine = str(setup["id"]), str(setup["run"]), str(setup["machine"])
         self._setup = setup
         self.channels = channels
         # In the embedded cluster the pod's own temporary directory may have too long a path for sockets.

@@ -109,9 +109,12 @@ class _Guest:
             self.channels.post({"kernel": name, "exit": 1, "last": last})
             return
         # Those whose near end was killed, and which the relay still keeps.
-        earlier = [each for each in self._kernels.values() if each.id == setup["id"]]
+        same = [each for each in self._kernels.values() if each.id == setup["id"]]
         try:
-            kernel = self._kernels[name] = HostedKernel(setup, self.channels, self._spares)
+            kernel = HostedKernel(setup, self.channels, self._spares)
+            # A Jupyter's ids are unique on its machine only: some are numbers of processes.
+            earlier = [each for each in same if each.machine == kernel.machine]
+            self._kernels[name] = kernel
         except (OSError, KeyError) as error:
             self.channels.post({"kernel": name, "exit": 1, "last": f"it cannot be started: {error}"})
             return

@@ -21,6 +21,7 @@ from pathways_jupyter.kernel.hosted_kernel import SOCKETS
 from pathways_jupyter.kernel.lab_host import PROTOCOL
 from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
 from pathways_jupyter.service.lab.lab_stream import LabStream
+from pathways_jupyter.session import registry
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.multiplexer import StreamChannel
 from pathways_jupyter.tunnel.portforward import Forward
@@ -104,7 +105,7 @@ class NearKernel:
             self._stream = stream = await self._near.stream()
             self._place.update(pod=stream.pod, cluster=self._near.cluster)
             about = {"id": request.kernel_id, "run": request.run, "key": request.connection["key"]}
-            about |= {"environment": request.environment, "folder": self._folder.name}
+            about |= {"environment": request.environment, "folder": self._folder.name, "machine": registry.this_host()}
             stream.channels.post({"setup": {**about, "protocol": PROTOCOL}})
             # Beside its start; cells wait for both.
             starting = asyncio.create_task(self._start())

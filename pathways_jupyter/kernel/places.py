@@ -65,6 +65,7 @@ class PlaceFile:
 
     def __init__(self, place: KernelPlace) -> None:
         self.place = place
+        self._data = b""
         self._path = directory() / f"{place.kernel_id}.json"
         # Another file than that of the kernel's last process, which may still be about to remove its own.
         self._path.unlink(missing_ok=True)
@@ -76,10 +77,10 @@ class PlaceFile:
     def update(self, **changes: Any) -> None:
         """Change the file; a full disk costs what it says, not the kernel."""
         self.place = dataclasses.replace(self.place, at=time.time(), **changes)
-        data = json.dumps(dataclasses.asdict(self.place)).encode()
+        # Never shorter, so that one write replaces all of it: a reader sees this or what was before.
+        self._data = json.dumps(dataclasses.asdict(self.place)).encode().ljust(len(self._data))
         with contextlib.suppress(OSError):
-            os.truncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, data, 0)
+            os.pwrite(self._descriptor, self._data, 0)
 
     def close(self) -> None:
         """Remove the file, unless it says why the kernel has failed."""

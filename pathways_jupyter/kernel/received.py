@@ -12,6 +12,7 @@ from pathlib import Path
 from pathways_jupyter.multihost.remote.step import STATE
 from pathways_jupyter.multihost.remote.sync import SizedInput, Sync
 
+_READ_BYTES = 1024 * 1024
 _writing = threading.Lock()
 """Two notebooks may have the same folder."""
 
@@ -19,6 +20,7 @@ _writing = threading.Lock()
 def receive(connection: socket.socket, directory: Path) -> None:
     """Make `directory` hold what the other end of `connection` lists, and answer what was missing and written."""
     with connection, connection.makefile("rb") as file, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stream = SizedInput(file.read, 0)
         try:
             entries = json.loads(file.read(int(file.readline())))
             # A name of its own: that of this process may be that of one before it, in another container.
@@ -26,9 +28,14 @@ def receive(connection: socket.socket, directory: Path) -> None:
             with _writing, Sync(STATE, name, str(directory), entries) as sync:
                 connection.sendall(json.dumps({"missing": sync.compare()}).encode() + b"\n")
                 if sync.missing:
-                    sync.receive(SizedInput(file.read, int(file.readline())))
+                    stream = SizedInput(file.read, int(file.readline()))
+                    sync.receive(stream)
                 sync.apply()
             answer: dict[str, object] = {}
         except (OSError, EOFError, ValueError) as error:
             answer = {"error": str(error)}
+            # To its end: the other end reads an error only when it has sent everything.
+            with contextlib.suppress(ValueError, OSError):
+                while stream.read(_READ_BYTES):
+                    pass
         connection.sendall(json.dumps(answer).encode() + b"\n")

@@ -92,15 +92,28 @@ class LabStream:
         await self._relay.close()
 
     async def _receive(self) -> ClusterError:
-        async def feed(data: memoryview) -> None:
-            self.channels.feed(data)
+        broken: asyncio.Future[ClusterError] = asyncio.get_running_loop().create_future()
 
-        error: ClusterError | None = None
+        async def feed(data: memoryview) -> None:
+            # An error here must not be taken for a cut, after which the same bytes would come again.
+            if broken.done():
+                return
+            try:
+                self.channels.feed(data)
+            except ClusterError as error:
+                broken.set_result(error)
+            except Exception as error:
+                broken.set_result(ConnectionLost(f"What the lab's pod sends cannot be used: {error}"))
+
+        delivering = asyncio.create_task(self._stream.deliver(feed))
         try:
-            await self._stream.deliver(feed)
-            error = self._stream.error
-        except ClusterError as problem:
-            error = problem
+            either: set[asyncio.Future[Any]] = {delivering, broken}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await tasks.stop(delivering)
+        if broken.done():
+            self._stream.close()
+        error = broken.result() if broken.done() else self._stream.error
         error = error or ConnectionLost("The lab's pod has closed the stream.")
         await self.channels.close(error)
         return error
