@@ -90,12 +90,10 @@ function OfNotebook({ model, actions, trans }: ISectionBodyProps): React.JSX.Ele
     );
   }
   // From old rows, the line could name slices that are taken by now, or the previous cluster.
-  const choice =
-    model.live && model.cluster?.named
-      ? suggestion(model.cluster.named, model.cluster.rows('services'), model.place?.cluster)
-      : null;
-  const wait = model.live && noneFree(model.cluster?.rows('services') ?? []);
-  const held = wait && !!model.cluster?.rows('proxies').length;
+  const cluster = model.live && model.viewsKernelsCluster ? model.cluster : null;
+  const choice = cluster?.named ? suggestion(cluster.named, cluster.rows('services'), model.place?.cluster) : null;
+  const wait = noneFree(cluster?.rows('services') ?? []);
+  const held = wait && !!cluster?.rows('proxies').length;
   return (
     <>
       <Notice

@@ -15,6 +15,8 @@ import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways, WITHOUT_ARGS } from '../tokens';
 
 const INSERT = 'insert';
+/** A choice that no cluster is asked about. */
+const NOWHERE = { context: '', namespace: '', local: false };
 /** How long it is shown why a notebook cannot be connected. */
 const REFUSAL_MILLISECONDS = 8000;
 
@@ -52,6 +54,13 @@ export const connect: JupyterFrontEndPlugin<void> = {
       const refused = refusal(trans, panel, model.session);
       if (refused || !panel) {
         Notification.warning(`${refused?.message} ${refused?.hint}`, { autoClose: REFUSAL_MILLISECONDS });
+        return;
+      }
+      if (!model.viewsKernelsCluster) {
+        Notification.warning(
+          trans.__('The kernel of %1 is in another cluster than job %2.', baseName(panel.context.path), job),
+          { autoClose: REFUSAL_MILLISECONDS }
+        );
         return;
       }
       const cell = model.cluster?.named && jobConnectCell(model.cluster.named, job, model.place?.cluster);
@@ -94,8 +103,9 @@ class Body extends ReactWidget {
   ) {
     super();
     this.addClass('jp-Pathways');
-    const { context, namespace, local } = _pathways.scope;
-    const beside = _pathways.model.place?.cluster ?? '';
+    const { model, scope } = _pathways;
+    const { context, namespace, local } = model.viewsKernelsCluster ? scope : NOWHERE;
+    const beside = model.place?.cluster ?? '';
     this.choice = { local, context, namespace, service: '', instanceType: '', count: 1, profile: '', wait, beside };
   }
 
