@@ -302,6 +302,33 @@ def test_a_kernel_that_follows_another_is_not_ended_with_what_the_first_has_left
     assert second.run("print(6 * 7)").text == "42\n"
 
 
+def processes_there(machine):
+    """The pod's processes that are kernels, and the one that waits to become the next."""
+    found = []
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = " ".join(each.cmdline())
+            if "kernelapp.launch_new_instance" in words and str(machine.directory) in each.environ()["HOME"]:
+                found.append(each.pid)
+    return found
+
+
+def test_a_kernel_that_is_shut_down_while_it_starts_does_not_run_on(added, beside):
+    wait_until(lambda: len(processes_there(added)) == 2)
+    short = manager(added)
+    short.start_kernel(env=added.environ, cwd=str(added.directory))
+    short.shutdown_kernel(now=True)
+    # One that begins and ends after it, so that it would have begun by then.
+    longer = manager(added)
+    longer.start_kernel(env=added.environ, cwd=str(added.directory))
+    client = longer.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=100)
+    client.stop_channels()
+    longer.shutdown_kernel()
+    wait_until(lambda: len(processes_there(added)) == 2)
+
+
 def test_a_front_end_that_comes_later_shares_the_kernel(added, beside):
     beside.run("shared = 7")
     second = beside.manager.client()
