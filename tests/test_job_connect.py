@@ -16,6 +16,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.setting_sources import resolve
 from pathways_jupyter.kube import auth
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.service import headless as service_headless
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service.pathwaysjob import submission
 
@@ -50,6 +51,17 @@ class Cluster:
 
     def suspend(self, name):
         self._ask(jobs.suspend, name)
+
+    def resume_and_find(self, name):
+        """Look for the job's proxy as soon as the resume is answered, before the controller has seen it."""
+
+        async def both(client, *, namespace):
+            await jobs.suspend(client, name, namespace=namespace, suspended=False)
+            return await service_headless.find(
+                client, name, namespace=namespace, seconds=60, progress=lambda _words: None
+            )
+
+        return self._ask(both)
 
     def state(self, name):
         return self._ask(jobs.find, name).state
@@ -132,12 +144,21 @@ def test_a_notebook_learns_what_becomes_of_its_job_and_attaches_again(people, no
         assert "Job pausing is suspended." in refused
         assert "%pathways job resume pausing" in refused
         assert notebook.run("%pathways job resume pausing").status == "ok"
-        assert notebook.run("%pathways reconnect").status == "ok"
+        again = notebook.run("%pathways reconnect")
+        assert again.status == "ok", again.shown
         assert notebook.run(SUM).text.strip() == "4 tpu 8.0"
         since = len(notebook.seen)
     notebook.wait_for("Job pausing was deleted.", since=since)
     assert "There is no job pausing" in notebook.run("%pathways reconnect").shown
     assert notebook.run("%pathways disconnect").status == "ok"
+
+
+def test_a_job_that_was_resumed_this_moment_is_not_taken_for_suspended(people):
+    with people.job(headless("resumed")):
+        for _ in range(3):
+            people.suspend("resumed")
+            wait_until(lambda: people.state("resumed") == "Suspended")
+            assert people.resume_and_find("resumed").job.state == "Running"
 
 
 def test_what_cannot_be_attached_to_says_so_and_what_to_do(people, notebook):

@@ -66,6 +66,9 @@ async def find(
                     _check(info)
                     if info.state == conditions.RUNNING:
                         return await _proxy(client, info)
+                    # The condition stays for a moment after the job was resumed.
+                    if info.state == conditions.SUSPENDED and not info.queue and await _is_suspended(client, info):
+                        raise _suspended(name)
                     seen = info.state.lower() + (f" ({info.reason.rstrip('.')})" if info.reason else "")
                     progress(f"Job {name} is {seen}.")
     except TimeoutError:
@@ -115,8 +118,6 @@ def _check(info: JobInfo) -> None:
             f"Job {name} has a program of its own; a notebook can attach to headless jobs only.",
             hint=advice("{job_new:NAME --tpu tpuv6e:2x2=2}, without a program after --, writes one."),
         )
-    if info.state == conditions.SUSPENDED and not info.queue:
-        raise _suspended(name)
     if info.state in conditions.FINAL:
         raise ServiceError(_over(info), hint=_AGAIN)
 
