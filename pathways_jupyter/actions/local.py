@@ -105,10 +105,8 @@ def _sessions_of(running: LocalCluster) -> list[SessionRecord]:
 
 
 def _is_on(running: LocalCluster, record: SessionRecord) -> bool:
-    embedded, kubeconfig = clusters.Embedded.of(record), running.kubeconfig
-    return record.is_here and (
-        embedded.kubeconfig == kubeconfig if embedded is not None else record.kubeconfigs == str(kubeconfig)
-    )
+    embedded = clusters.Embedded.of(record)
+    return record.is_here and embedded is not None and embedded.kubeconfig == running.kubeconfig
 
 
 def _holding(record: SessionRecord) -> str:

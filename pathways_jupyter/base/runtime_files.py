@@ -26,6 +26,8 @@ ALIVE = "alive"
 """The file that the embedded cluster's daemon holds locked, beside the cluster's kubeconfig."""
 STORAGE = "storage.json"
 """The file beside it that says how processes of this machine reach the cluster's bucket."""
+KUBECONFIG = "kubeconfig"
+"""The file beside it with the cluster's address and its administrator's token."""
 DEFAULT_CLUSTER = "local"
 """Name of the embedded cluster where none is given."""
 

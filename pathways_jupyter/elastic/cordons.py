@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
     """
     fault, seconds, patience = arguments[0], float(arguments[1]), float(arguments[2])
     where, lasts = fault_targets.from_json(sys.stdin.read()), lasting(fault)
-    embedded = fault_targets.embedded(where)
+    embedded = clusters.Embedded.of(where)
     over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + patience
     retries = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
     try:

@@ -97,7 +97,7 @@ class FaultTarget:
           ConfigError: The cluster is a real one, and `yes` is false.
           PathwaysError: There is no such service or job.
         """
-        is_here = embedded(self.where) is not None
+        is_here = clusters.Embedded.of(self.where) is not None
         if isinstance(self.where, SessionRecord):
             service = await discovery.find(client, namespace, self.jobset)
             is_here = is_here or bool(service.embedded)
@@ -122,11 +122,6 @@ class FaultTarget:
             )
         except PathwaysError as error:
             logger.info("the fault is not in the session's log: %s", error)
-
-
-def embedded(where: Where) -> clusters.Embedded | None:
-    """Return the embedded cluster of `where`; None if its cluster is a real one."""
-    return clusters.Embedded.of(where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config))
 
 
 def of_record(record: SessionRecord) -> FaultTarget:

@@ -71,7 +71,7 @@ class ClusterDirectory:
     @property
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
-        return self.path / "kubeconfig"
+        return self.path / runtime_files.KUBECONFIG
 
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from pathways_jupyter.base import tasks
+from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.credentials import POD_UID, pod_account, write_kubeconfig
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, NODES, PODS, SERVICE_ACCOUNTS, Object
@@ -90,7 +90,8 @@ class RunningCluster:
             await self.api.start()
             self._bucket.start()
             token = self.api.users.add(ADMIN)
-            write_kubeconfig(self._directory / "kubeconfig", self.api.url, self.api.ca, user=ADMIN, token=token)
+            kubeconfig = self._directory / runtime_files.KUBECONFIG
+            write_kubeconfig(kubeconfig, self.api.url, self.api.ca, user=ADMIN, token=token)
             self._start_controllers(nodes)
             self.services = ship(self._store, self.settings, self._directory.name)
         except BaseException:

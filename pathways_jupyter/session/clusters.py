@@ -28,6 +28,7 @@ from pathways_jupyter.base.errors import (
 )
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
+from pathways_jupyter.base.text import parse_path
 from pathways_jupyter.kube.auth import OTHER_CLUSTERS, of_config
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
@@ -166,15 +167,21 @@ class Embedded:
 
     @classmethod
     def of(cls, where: ConnectConfig | SessionRecord) -> Embedded | None:
-        """Return the embedded cluster that a config or a session names; None when that is another kind."""
+        """Return the embedded cluster that a config or a session names, in whatever way; None for another kind.
+
+        Its kubeconfig may be named by an option or by ``KUBECONFIG``, and may be a copy.
+        """
         config = _config(where)
-        path = Path(config.kubeconfig)
-        if not config.kubeconfig or not (config.local or path.is_relative_to(runtime_files.embedded_clusters())):
+        listed = where.kubeconfigs if isinstance(where, SessionRecord) else os.environ.get("KUBECONFIG", "")
+        named = config.kubeconfig or listed
+        if config.cluster or not named:
             return None
-        try:
-            return cls(path, path.read_bytes())
-        except OSError:
-            return cls(path, b"")
+        path = parse_path(named)
+        if config.local or path.is_relative_to(runtime_files.embedded_clusters()):
+            return cls(path, _content(path))
+        content = _content(path)
+        others = runtime_files.embedded_clusters().glob(f"*/{runtime_files.KUBECONFIG}") if content else ()
+        return next((cls(each, content) for each in others if _content(each) == content), None)
 
     def has_ended(self) -> bool:
         """Return whether it has ended, and all its objects with it."""
@@ -205,6 +212,14 @@ class Embedded:
             if self.has_ended() or moments.is_over:
                 break
         return self.has_ended()
+
+
+def _content(path: Path) -> bytes:
+    """Return what is in a file; nothing if it cannot be read, or is none: to open a FIFO would wait for its writer."""
+    try:
+        return path.read_bytes() if path.is_file() else b""
+    except OSError:
+        return b""
 
 
 def bucket(where: ConnectConfig | SessionRecord) -> str:
