@@ -173,11 +173,12 @@ class Embedded:
         """
         config = _config(where)
         listed = where.kubeconfigs if isinstance(where, SessionRecord) else os.environ.get("KUBECONFIG", "")
-        named = config.kubeconfig or listed
+        named = config.kubeconfig or ("" if config.local else listed)
         if config.cluster or not named:
             return None
         path = parse_path(named)
-        if config.local or path.is_relative_to(runtime_files.embedded_clusters()):
+        # A pod's own, deeper in that directory, is none of these: in the pod it is the cluster around it.
+        if config.local or path.parent.parent == runtime_files.embedded_clusters():
             return cls(path, _content(path))
         content = _content(path)
         others = runtime_files.embedded_clusters().glob(f"*/{runtime_files.KUBECONFIG}") if content else ()

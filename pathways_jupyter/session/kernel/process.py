@@ -17,15 +17,19 @@ _CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
 _CONNECTION_FILE = re.compile(r"kernel-(?P<id>.+)\.json")
 
 
-def kernel_id() -> str:
-    """Return Jupyter's id of this kernel, from its connection file's name; empty outside a kernel."""
+def connection_file() -> Path | None:
+    """Return the path of this kernel's connection file; None outside a kernel."""
     if "ipykernel" not in sys.modules:
-        return ""
+        return None
     from ipykernel.kernelapp import IPKernelApp
 
-    if not IPKernelApp.initialized():
-        return ""
-    match = _CONNECTION_FILE.fullmatch(Path(IPKernelApp.instance().connection_file).name)
+    return Path(IPKernelApp.instance().abs_connection_file) if IPKernelApp.initialized() else None
+
+
+def kernel_id() -> str:
+    """Return Jupyter's id of this kernel, from its connection file's name; empty outside a kernel."""
+    path = connection_file()
+    match = _CONNECTION_FILE.fullmatch(path.name) if path is not None else None
     return match["id"] if match else ""
 
 
