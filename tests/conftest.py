@@ -159,14 +159,15 @@ class Notebook:
 
     Args:
       manager: Has a kernelspec of its own; by default it is this Python's.
+      directory: The notebook's folder; by default the machine's.
     """
 
-    def __init__(self, machine: Machine, manager=None) -> None:
+    def __init__(self, machine: Machine, manager=None, directory: Path | None = None) -> None:
         from jupyter_client.manager import KernelManager
 
         self._environ = machine.environ
         self.manager = manager or KernelManager(**ipc(machine.directory))
-        self.manager.start_kernel(env=machine.environ, cwd=str(machine.directory))
+        self.manager.start_kernel(env=machine.environ, cwd=str(directory or machine.directory))
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=100)
@@ -320,7 +321,7 @@ async def bench(bench_type, tmp_path):
 def open_notebook(machine):
     """Open notebooks, each with a kernel of its own; the test's end closes them."""
     with contextlib.ExitStack() as stack:
-        yield lambda on=machine, manager=None: stack.enter_context(contextlib.closing(Notebook(on, manager)))
+        yield lambda on=machine, **options: stack.enter_context(contextlib.closing(Notebook(on, **options)))
 
 
 @pytest.fixture

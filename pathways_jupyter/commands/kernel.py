@@ -8,6 +8,23 @@ from pathways_jupyter.commands.lab import LAB, NAME
 
 COMMANDS = (
     Command(
+        "fetch",
+        "Bring files that this notebook's cells have written to its folder on your machine.",
+        words=(
+            Word(
+                "paths", "files, directories or patterns in the copy of the notebook's folder", required=True, many=True
+            ),
+        ),
+        examples={
+            "fetch results.csv": "one file; what has the same content there already is not sent",
+            "fetch plots/*.png runs": "several, and all files below a directory",
+        },
+        details="For a kernel beside the chips, which has a copy of the folder. A file of the same name is replaced, "
+        "when everything has arrived. Notebooks and hidden files do not come along.",
+        in_terminal="It is a command of the notebook whose kernel has the files.",
+        only=Face.NOTEBOOK,
+    ),
+    Command(
         "kernel add",
         "Add a kernel that runs in the cluster to the Launcher of this machine's JupyterLab, and to VS Code.",
         options=(*LAB, NAME, *CLUSTER),

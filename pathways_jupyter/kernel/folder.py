@@ -20,12 +20,13 @@ from typing import Any
 from pathways_jupyter.base import outgoing, tasks
 from pathways_jupyter.base.errors import ClusterError, ConfigError
 from pathways_jupyter.base.text import count, size, some
+from pathways_jupyter.kernel import fetch
 from pathways_jupyter.multihost.errors import PackError
 from pathways_jupyter.multihost.pack import Packed, Sending
 from pathways_jupyter.tunnel.multiplexer import StreamChannel
 
 _LARGEST_BYTES = 10_000_000
-_NOT_SENT = ("*.ipynb",)
+_NOT_SENT = ("*.ipynb", f"{fetch.SCRATCH}*")
 _PATTERN, _ESCAPED = re.compile(r"[\\*?\[\]!# ]"), r"\\\g<0>"
 """Characters with a meaning in a pattern of files to ignore, and such a character itself."""
 _LONGEST_ANSWER = 64 * 1024 * 1024
@@ -39,11 +40,13 @@ class SentFolder:
     """One folder, and what the pod has of it.
 
     Attributes:
+      root: Resolved; None if nothing is sent.
       name: Of the copy, in the home directory there; empty if nothing is sent.
       note: What was sent and what stays here, as sentences.
     """
 
     def __init__(self, path: str) -> None:
+        self.root: Path | None = None
         self.name, self.note = "", ""
         self._sent: object = None
         self._next = 0.0
@@ -52,14 +55,12 @@ class SentFolder:
         try:
             if here == home or here in home.parents:
                 raise ConfigError(f"{here} is your home directory, or above it.")
-            self._root = outgoing.directory(str(here))
+            root = self.root = outgoing.directory(str(here))
         except ConfigError as error:
             self.note = f"No files were sent: {error}"
             return
         # Folders of the same name are not the same.
-        self.name = (
-            f"{self._root.name}-{hashlib.sha256(f'{os.uname().nodename}:{self._root}'.encode()).hexdigest()[:6]}"
-        )
+        self.name = f"{root.name}-{hashlib.sha256(f'{os.uname().nodename}:{root}'.encode()).hexdigest()[:6]}"
 
     async def send(self, open_channel: Callable[[], StreamChannel]) -> None:
         """Send what has changed since the last time; nothing if it was looked at just now.
@@ -67,16 +68,16 @@ class SentFolder:
         Raises:
           PathwaysError: It cannot be read here, or written there.
         """
-        if not self.name:
+        if self.root is None:
             return
         async with self._sending:
             if time.monotonic() < self._next:
                 return
-            found, large = await asyncio.to_thread(_look, self._root)
+            found, large = await asyncio.to_thread(_look, self.root)
             self._next = time.monotonic() + _REST_SECONDS
             if found == self._sent:
                 return
-            with Sending(self._root, [*_NOT_SENT, *(f"/{_PATTERN.sub(_ESCAPED, each)}" for each in large)]) as sending:
+            with Sending(self.root, [*_NOT_SENT, *(f"/{_PATTERN.sub(_ESCAPED, each)}" for each in large)]) as sending:
                 packed = await sending.packed()
                 await _transfer(open_channel(), packed, sending)
             self._sent, self.note = found, _note(packed, large)

@@ -14,6 +14,8 @@ from typing import Any
 
 from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.base.tasks import Backoff
+from pathways_jupyter.kernel import fetch
+from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
 
 SOCKETS = ("shell", "iopub", "stdin", "control", "hb")
@@ -76,10 +78,12 @@ class HostedKernel:
             self.signal(signal.SIGKILL)
         folder = folder_of(self._setup["folder"])
         folder.mkdir(exist_ok=True)
+        (self._directory / fetch.FOLDER).symlink_to(folder)
         about = {"file": self._write_connection_file(), "environment": self._setup["environment"]}
         about |= {"directory": str(folder)}
         process.stdin.write(json.dumps(about).encode() + b"\n")
         reading, listening = (asyncio.create_task(each) for each in (self._read_errors(process), self._listen()))
+        fetching = await portforward.listen(None, path=self._directory / fetch.SOCKET, open_stream=self._open_fetch)
         try:
             code = await process.wait()
             # A child of the kernel's may hold the other end of the pipe for longer.
@@ -88,6 +92,10 @@ class HostedKernel:
             self._post({"exit": code, "last": self._last})
         finally:
             await tasks.stop(reading, listening)
+            await fetching.close()
+
+    async def _open_fetch(self) -> StreamChannel:
+        return self.channels.open({"kernel": self.run_id, "fetch": True})
 
     def remove_files(self) -> None:
         """Remove its sockets, once it has ended or cannot begin."""

@@ -13,7 +13,6 @@ import functools
 import logging
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -29,10 +28,9 @@ from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.local_connection import LocalConnection
 from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
-from pathways_jupyter.tunnel.portforward import Traffic
 from pathways_jupyter.tunnel.relay import sockets
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Changes when the two ends no longer understand each other."""
 
 _QUEUED_BYTES = 64 * 1024 * 1024
@@ -73,7 +71,7 @@ class _Guest:
             writer.write(data)
             await writer.drain()
 
-        self.channels = Multiplexer(send, accept=self._accept, take=self._take, queued_bytes=_QUEUED_BYTES)
+        self.channels = Multiplexer(send, accept=self._accept, take=self._take, first=2, queued_bytes=_QUEUED_BYTES)
         self._kernels, self._spares = kernels, spares
         # Also of kernels that have ended: a session may outlive its own.
         self._followed: set[str] = set()
@@ -138,33 +136,22 @@ class _Guest:
         self._spawn(self._connect(channel, request))
 
     async def _connect(self, channel: StreamChannel, request: dict[str, Any]) -> None:
-        accepted: asyncio.Future[LocalConnection] = asyncio.get_running_loop().create_future()
         kernel = self._kernels.get(str(request.get("kernel")))
         try:
             if kernel is not None:
                 kernel.carried.add(channel)
-            await self._dial(kernel, request, functools.partial(LocalConnection, accepted.set_result))
-            local = await accepted
-            try:
-                await portforward.carry(local, channel, Traffic())
-                await local.end(broken=False)
-            except BaseException:
-                local.abort()
-                raise
+            await portforward.join(channel, functools.partial(self._dial, kernel, request))
         except (OSError, ClusterError) as error:
             # A front end tries again, many times in the moment after its kernel's end.
             logger.debug("no connection to %s: %s", request, error)
-        finally:
-            channel.close()
 
     async def _dial(
         self, kernel: HostedKernel | None, request: dict[str, Any], protocol: Callable[[], LocalConnection]
     ) -> None:
         loop, path = asyncio.get_running_loop(), ""
         if "files" in request:
-            ours, theirs = socket.socketpair()
-            self._spawn(asyncio.to_thread(received.receive, theirs, folder_of(request["files"])))
-            await loop.create_unix_connection(protocol, sock=ours)
+            folder = folder_of(request["files"])
+            await portforward.dial_thread(functools.partial(received.receive, directory=folder), protocol)
             return
         if kernel is not None:
             path = kernel.socket(request["socket"])

@@ -30,6 +30,7 @@ from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.service.lab import lifecycle
 from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.session import clusters
+from pathways_jupyter.tunnel.multiplexer import StreamChannel
 
 IDLE_SECONDS = 10.0
 """Time without kernels and sessions after which the near end goes: a restart comes sooner."""
@@ -122,6 +123,7 @@ class NearEnd:
                 interrupted=lambda reason: self._report(f"The connection is cut; the kernel goes on. {reason}"),
                 restored=lambda seconds: self._report(""),
                 take=self._take,
+                accept=self._accept,
             )
 
     async def _close_stream(self) -> None:
@@ -138,6 +140,13 @@ class NearEnd:
             kernel.take(message)
         else:
             self._mirror.take(message, {each.request.kernel_id: each.request.pid for each in self._kernels.values()})
+
+    def _accept(self, channel: StreamChannel, request: dict[str, Any]) -> None:
+        kernel = self._kernels.get(str(request.get("kernel")))
+        if kernel is None:
+            channel.close()
+        else:
+            kernel.accept(channel)
 
     def _report(self, words: str) -> None:
         for kernel in self._kernels.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -14,7 +15,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kernel import EXIT
+from pathways_jupyter.kernel import EXIT, fetch
 from pathways_jupyter.kernel.folder import SentFolder
 from pathways_jupyter.kernel.handover import KernelRequest
 from pathways_jupyter.kernel.hosted_kernel import SOCKETS
@@ -61,6 +62,7 @@ class NearKernel:
         self._listens, self._ready = asyncio.Event(), asyncio.Event()
         self._exit: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._folder = SentFolder(request.directory)
+        self._fetches: set[asyncio.Task[None]] = set()
         self._place = PlaceFile(KernelPlace(request.kernel_id, near.name, where=near.where_here))
 
     async def run(self) -> None:
@@ -79,7 +81,7 @@ class NearKernel:
                 self._say(words)
             self._write(EXIT + str(code).encode())
         finally:
-            await tasks.stop(left, living)
+            await tasks.stop(left, living, *self._fetches)
             self._place.close()
             os.close(self.request.answer)
             os.close(self.request.lifeline)
@@ -90,6 +92,18 @@ class NearKernel:
             self._listens.set()
         elif "exit" in message and not self._exit.done():
             self._exit.set_result((int(message["exit"]), str(message.get("last") or "")))
+
+    def accept(self, channel: StreamChannel) -> None:
+        """Take the files that a cell fetches."""
+        work = functools.partial(fetch.receive, root=self._folder.root)
+        task = asyncio.create_task(portforward.join(channel, functools.partial(portforward.dial_thread, work)))
+        self._fetches.add(task)
+        task.add_done_callback(self._fetched)
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._fetches.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.info("a fetch has ended: %s", error)
 
     def report(self, words: str) -> None:
         """Show what the kernel waits for; empty when that is over."""

@@ -25,7 +25,7 @@ def receive(connection: socket.socket, directory: Path) -> None:
             entries = json.loads(file.read(int(file.readline())))
             # A name of its own: that of this process may be that of one before it, in another container.
             name = f"{directory.name}.{secrets.token_hex(4)}"
-            with _writing, Sync(STATE, name, str(directory), entries) as sync:
+            with _writing, Sync(STATE, name, str(directory), entries, keeps=True) as sync:
                 connection.sendall(json.dumps({"missing": sync.compare()}).encode() + b"\n")
                 if sync.missing:
                     stream = SizedInput(file.read, int(file.readline()))

@@ -40,6 +40,7 @@ RESUMING = Titles("Resuming", "Not resumed", "Resumed")
 SUSPENDING = Titles("Suspending", "Not suspended", "Suspended")
 SAVING = Titles("Saving", "Not saved", "Saved")
 LOADING = Titles("Loading", "Not loaded", "Loaded")
+FETCHING = Titles("Fetching", "Not fetched", "Fetched")
 _LEFT_BEHIND = "If this no longer changes, %pathways status shows what became of it."
 
 

@@ -152,6 +152,7 @@ class Multiplexer:
       send: Sends bytes on the stream; waits while it is full.
       accept: Called with each channel that the other end opens, and what it asks for.
       take: Called with each message of the other end.
+      first: Number of the first channel that it opens, 1 or 2: every other number belongs to the other end.
       queued_bytes: Of each channel; see :data:`QUEUED_BYTES`.
     """
 
@@ -161,13 +162,14 @@ class Multiplexer:
         *,
         accept: Callable[[StreamChannel, dict[str, Any]], None] | None = None,
         take: Callable[[dict[str, Any]], None] | None = None,
+        first: int = 1,
         queued_bytes: int = QUEUED_BYTES,
     ) -> None:
         self.queued_bytes = queued_bytes
         self._send = send
         self._accept, self._on_message = accept, take
         self._channels: dict[int, StreamChannel] = {}
-        self._last = 0
+        self._last = first - 2
         self._first: deque[bytes] = deque()
         self._ready: dict[StreamChannel, None] = {}
         self._work = asyncio.Event()
@@ -188,7 +190,7 @@ class Multiplexer:
         """
         if self._error is not None:
             raise self._error
-        self._last += 1
+        self._last += 2
         channel = self._channels[self._last] = StreamChannel(self, self._last)
         self._say(_OPEN, self._last, request)
         return channel

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -200,6 +201,38 @@ async def carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> Non
         await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await tasks.stop(*directions)
+
+
+async def join(stream: Stream, dial: Callable[[Callable[[], LocalConnection]], Awaitable[object]]) -> None:
+    """Carry bytes between a stream and a local connection that `dial` makes, until one of them ends; close both.
+
+    Args:
+      dial: Connects with the protocol that it is given.
+
+    Raises:
+      OSError: There is no local connection.
+      ClusterError: The stream was lost.
+    """
+    accepted: asyncio.Future[LocalConnection] = asyncio.get_running_loop().create_future()
+    try:
+        await dial(functools.partial(LocalConnection, accepted.set_result))
+        local = await accepted
+        try:
+            await carry(local, stream, Traffic())
+            await local.end(broken=False)
+        except BaseException:
+            local.abort()
+            raise
+    finally:
+        stream.close()
+
+
+async def dial_thread(work: Callable[[socket.socket], None], protocol: Callable[[], LocalConnection]) -> None:
+    """Connect with a thread that runs `work` with its end of a connection, until that ends."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    loop.run_in_executor(None, work, theirs)
+    await loop.create_unix_connection(protocol, sock=ours)
 
 
 async def listen(

@@ -281,6 +281,95 @@ def test_the_notebooks_folder_is_there_and_what_changes_is_sent_before_a_cell(ad
         starting.shutdown_kernel()
 
 
+@pytest.fixture
+def in_folder(added, open_notebook):
+    """A notebook in a folder, with what it has written here."""
+    folder = added.directory / f"results-{os.urandom(3).hex()}"
+    folder.mkdir()
+    (folder / "sent.txt").write_text("as it was sent")
+    return open_notebook(manager=manager(added), directory=folder), folder
+
+
+def test_files_that_a_cell_has_written_are_fetched(in_folder):
+    notebook, folder = in_folder
+    notebook.run("%load_ext pathways_jupyter")
+    notebook.run(
+        "import os, pathlib\nos.makedirs('plots/deep')\n"
+        "for name in ('result.csv', 'plots/a.png', 'plots/deep/b.png', 'plots/.hidden', 'plots/c.ipynb'):\n"
+        "    pathlib.Path(name).write_text(name)\n"
+        "pathlib.Path('large.bin').write_bytes(bytes(range(256)) * 50_000)\n"
+        "os.chmod('result.csv', 0o755)"
+    )
+    shown = notebook.run("%pathways fetch result.csv plots large.bin")
+    assert shown.status == "ok", shown.shown
+    assert f"Fetched 4 files (12.8 MB) into {folder}: large.bin, plots/a.png, plots/deep/b.png" in shown.text
+    assert (folder / "result.csv").read_text() == "result.csv"
+    assert os.access(folder / "result.csv", os.X_OK)
+    assert (folder / "large.bin").read_bytes() == bytes(range(256)) * 50_000
+    assert sorted(os.listdir(folder / "plots")) == ["a.png", "deep"]
+    assert sorted(os.listdir(folder)) == ["large.bin", "plots", "result.csv", "sent.txt"]
+    # What is here already is not sent again.
+    assert "Nothing to fetch: 2 files there already." in notebook.run("%pathways fetch plots/*.png plots/deep").text
+
+
+def test_a_fetch_changes_nothing_where_it_cannot(in_folder, tmp_path):
+    notebook, folder = in_folder
+    notebook.run("%load_ext pathways_jupyter")
+    notebook.run(
+        "import os, pathlib\nos.makedirs('elsewhere')\nos.makedirs('out')\n"
+        "for name in ('.profile', 'mine.ipynb', '../outside', 'out/x', 'taken', 'fine'):\n"
+        "    pathlib.Path(name).write_text(name)"
+    )
+    for name, why in (
+        ("missing.txt", "There is no file missing.txt"),
+        ("../outside", "is not in"),
+        (".profile", "is hidden"),
+        ("mine.ipynb", "is a notebook"),
+        ("elsewhere", "There is nothing to fetch"),
+    ):
+        assert why in notebook.run(f"%pathways fetch {name}").shown
+    # What is in the way here, which is not sent.
+    (folder / ".gitignore").write_text("/taken\n/out\n")
+    (folder / "taken").mkdir()
+    (folder / "out").symlink_to(tmp_path)
+    assert "taken is a directory here" in notebook.run("%pathways fetch fine taken").shown
+    assert "out/x is not written from a pod" in notebook.run("%pathways fetch fine out").shown
+    assert os.listdir(tmp_path) == []
+    assert sorted(os.listdir(folder)) == [".gitignore", "out", "sent.txt", "taken"]
+
+
+def test_what_a_cell_has_changed_stays_until_it_is_changed_here(in_folder):
+    notebook, folder = in_folder
+    notebook.run("open('sent.txt', 'w').write('as the cell has it')")
+    (folder / "other.txt").write_text("new")
+    wait_until(lambda: notebook.run("import os; print(os.path.exists('other.txt'))").text == "True\n")
+    assert notebook.run("print(open('sent.txt').read())").text == "as the cell has it\n"
+    (folder / "sent.txt").write_text("as it was changed here")
+    wait_until(lambda: "changed here" in notebook.run("print(open('sent.txt').read())").text)
+
+
+def test_an_interrupted_fetch_leaves_nothing_and_a_cut_is_waited_for(added, link, open_notebook):
+    line, name = link
+    folder = added.directory / f"cut-{os.urandom(3).hex()}"
+    folder.mkdir()
+    notebook = open_notebook(manager=manager(added, name), directory=folder)
+    notebook.run("%load_ext pathways_jupyter")
+    notebook.run("import os; open('random.bin', 'wb').write(os.urandom(12_000_000))")
+    line.shape(delay=0.02, down=3_000_000)
+    running = notebook.begin("%pathways fetch random.bin")
+    wait_until(lambda: list(folder.glob(".pathways-fetch-*/0")))
+    notebook.manager.interrupt_kernel()
+    assert "Fetching was interrupted" in notebook.finish(running).shown
+    wait_until(lambda: os.listdir(folder) == [])
+    running = notebook.begin("%pathways fetch random.bin")
+    wait_until(lambda: list(folder.glob(".pathways-fetch-*/0")))
+    line.cut()
+    wait_until(lambda: "is cut" in place(added, notebook)["message"])
+    line.open()
+    assert "Fetched 1 file (12.0 MB)" in notebook.finish(running).text
+    assert (folder / "random.bin").stat().st_size == 12_000_000
+
+
 def test_a_second_kernel_and_a_restart_wait_for_no_connection(added, link, open_notebook):
     line, name = link
     first = open_notebook(manager=manager(added, name))

@@ -19,6 +19,7 @@ import select
 import sys
 import zlib
 from collections import Counter
+from stat import S_ISREG
 
 from pathways_jupyter.multihost.remote.step import HOME, STATE, answer, remove_old
 
@@ -108,12 +109,13 @@ class Sync:
       state: The directory of this program's own files.
       name: Unique for the run and the host; an earlier program whose connection was lost may still be at work.
       directory: The run directory; it need not exist.
+      keeps: Whether files stay that were changed there, and not at the client since they were sent.
 
     Raises:
       ValueError: An entry leads out of the directory.
     """
 
-    def __init__(self, state: str, name: str, directory: str, entries: Sequence[Entry]) -> None:
+    def __init__(self, state: str, name: str, directory: str, entries: Sequence[Entry], *, keeps: bool = False) -> None:
         for path, kind, _, content, _ in entries:
             parts = path.split("/")
             end = os.path.normpath(os.path.join(os.path.dirname(path), content)) if kind == LINK else path
@@ -122,7 +124,7 @@ class Sync:
         self._records, self._incoming = f"{state}/records", f"{state}/incoming"
         self._record = f"{self._records}/{os.path.basename(directory)}.json"
         self._arrived = f"{self._incoming}/{name}.{os.getpid()}"
-        self._directory, self._entries = directory, entries
+        self._directory, self._entries, self._keeps = directory, entries, keeps
         self._before = _read(self._record)[1]
         self._now: Record = {}
         self._sources: dict[str, tuple[str, list[Any]]] = {}
@@ -141,10 +143,17 @@ class Sync:
 
     def compare(self) -> list[str]:
         """Return the contents that are missing on this host, each once, in the order of the manifest."""
-        for path, kind, mode, content, _ in self._entries:
+        for path, kind, mode, content, size in self._entries:
             stamp = _stamp(f"{self._directory}/{path}")
             if self._before.get(path) == [content, *stamp] and (kind == LINK or stamp[2] & 0o777 == mode):
                 self._now[path] = [content, *stamp]
+            elif self._keeps and kind == FILE and S_ISREG(stamp[2]):
+                sent = self._before.get(path)
+                if sent is not None and sent[0] == content:
+                    # With its old stamp: it is no source of this content.
+                    self._now[path] = sent
+                elif stamp[1] == size and _is(f"{self._directory}/{path}", content):
+                    self._now[path] = [content, *stamp]
         entries = {
             content: None for path, kind, _, content, _ in self._entries if kind == FILE and path not in self._now
         }
@@ -280,6 +289,17 @@ def _read(path: str) -> tuple[str, Record]:
         return record["directory"], record["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return "", {}
+
+
+def _is(path: str, content: str) -> bool:
+    """Return whether a file has this content, as one that was written here and then brought to the client."""
+    import hashlib
+
+    found = hashlib.blake2b(digest_size=len(content) // 2)
+    with open(path, "rb", buffering=0) as file:
+        while data := file.read(_COPY_BYTES):
+            found.update(data)
+    return found.hexdigest() == content
 
 
 def _stamp(path: str) -> list[int]:

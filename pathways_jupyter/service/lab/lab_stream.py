@@ -14,7 +14,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, SECRETS, Object
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
-from pathways_jupyter.tunnel.multiplexer import Multiplexer
+from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import relay_container as relay
 from pathways_jupyter.tunnel.resumable_stream import RelayClient, ResumableStream
@@ -53,12 +53,14 @@ class LabStream:
         interrupted: Callable[[str], None] = lambda reason: None,
         restored: Callable[[float], None] = lambda seconds: None,
         take: Callable[[dict[str, Any]], None] | None = None,
+        accept: Callable[[StreamChannel, dict[str, Any]], None] | None = None,
     ) -> LabStream:
         """Open a stream to the lab `name`, whose pod runs.
 
         Args:
           reload, interrupted, restored: See :class:`~pathways_jupyter.tunnel.outage.Outage`.
           take: Called with each message of the pod's host of kernels.
+          accept: Called with each channel that it opens, and what it asks for.
 
         Raises:
           ClusterError: The lab has no pod, or it could not be reached.
@@ -76,7 +78,7 @@ class LabStream:
         except BaseException:
             await relay_client.close()
             raise
-        return cls(target.pod, relay_client, stream, Multiplexer(stream.send, take=take))
+        return cls(target.pod, relay_client, stream, Multiplexer(stream.send, take=take, accept=accept))
 
     def cut(self) -> int:
         """Drop the connection, as a network does that fails; return how many there were."""
