@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from pathways_jupyter.actions import cluster, lab
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kernel import kernelspec
 from pathways_jupyter.kernel.kernel_settings import KernelSettings
-from pathways_jupyter.kernel.kernelspec import InstalledKernel
 from pathways_jupyter.render import parts
 from pathways_jupyter.render.view import View, listing, said
 from pathways_jupyter.service.names import name_part
@@ -61,22 +59,9 @@ def remove(shell: Shell, values: Values) -> View:
     Raises:
       ConfigError: There is none of that name, or more than one and none was named.
     """
-    kernel = _chosen(values.get("name", ""))
+    kernel = kernelspec.choose(values.get("name", ""))
     kernelspec.remove(kernel)
     return said(f"{kernel.display_name} is no longer in the Launcher.", kernel)
-
-
-def _chosen(name: str) -> InstalledKernel:
-    found = kernelspec.installed()
-    matching = [each for each in found if not name or each.name == name]
-    if len(matching) == 1:
-        return matching[0]
-    names = ", ".join(each.name for each in found)
-    if not found:
-        raise ConfigError("There is no kernel beside the chips on this machine.", hint="pathways-jupyter kernel add.")
-    raise ConfigError(
-        f"There is no kernel {name!r}." if name else f"There are {len(found)} kernels.", hint=f"Choose one: {names}."
-    )
 
 
 ACTIONS: Mapping[str, Action] = {"kernel add": add, "kernel list": list_, "kernel remove": remove}

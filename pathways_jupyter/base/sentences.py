@@ -33,7 +33,19 @@ class Face(Enum):
 _GROUPS = ("colocated_", "elastic_", "job_", "service_")
 _COMMANDS = frozenset(
     {
-        *("connect", "disconnect", "doctor", "env", "events", "explain", "logs", "reconnect", "resume", "saved"),
+        *(
+            "connect",
+            "disconnect",
+            "doctor",
+            "env",
+            "events",
+            "explain",
+            "load",
+            "logs",
+            "reconnect",
+            "resume",
+            "saved",
+        ),
         *("sessions", "slices", "status", "suspend"),
     }
 )
@@ -44,6 +56,7 @@ _IN_SCRIPT: Mapping[str, str] = {
     "resume": "session.resume()",
     "resume --yes": "session.resume(yes=True)",
     "saved": "session.saves.list()",
+    "load": "session.load(NAME)",
     "suspend --yes": "session.suspend(yes=True)",
     "status": "session.status()",
     "events": "session.events()",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, Command, Word
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Word, assume_yes
 from pathways_jupyter.commands.lab import LAB, NAME
 
 COMMANDS = (
@@ -22,6 +22,18 @@ COMMANDS = (
         details="For a kernel beside the chips, which has a copy of the folder. A file of the same name is replaced, "
         "when everything has arrived. Notebooks and hidden files do not come along.",
         in_terminal="It is a command of the notebook whose kernel has the files.",
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "move",
+        "Go on with a kernel beside the chips, or from there with one on your machine, with this notebook's variables.",
+        words=(Word("name", "the kernel, as `kernel list` shows it; the only one by default"),),
+        options=(assume_yes("do not ask if some variables cannot be kept"),),
+        examples={"move": "to the chips, and from there back"},
+        details="Variables are saved in the session's bucket, the session ends, and the next cell runs in the other "
+        "kernel, which has connected with the same settings and loaded them. The front end keeps its kernel, and so "
+        "its name for it; Restart starts one of that name anew. Functions, classes and imports come from their cells.",
+        in_terminal="It is a command of the notebook that moves.",
         only=Face.NOTEBOOK,
     ),
     Command(

@@ -16,4 +16,6 @@ died. The near end carries the kernel's sockets over one stream to the lab's pod
 """
 
 EXIT = b"="
-"""Begins the near end's line with the exit code; its other lines are for people."""
+"""Begins the near end's line with the exit code; its other lines are for people, but for the next one."""
+RETURN = b"<"
+"""Begins its line with what a kernel of this machine, which is to take the place of this one, does first."""

@@ -12,7 +12,7 @@ import signal
 import sys
 import traceback
 
-from pathways_jupyter.kernel import EXIT
+from pathways_jupyter.kernel import EXIT, RETURN
 
 _PARENT_SECONDS = 1.0
 
@@ -53,6 +53,10 @@ def main(arguments: list[str]) -> int:
         for line in lines:
             if line.startswith(EXIT):
                 return _exit(int(line[1:]))
+            if line.startswith(RETURN):
+                from pathways_jupyter.kernel import moved
+
+                moved.return_to(moved.Moved.from_json(line[1:].decode()), arguments[arguments.index("-f") + 1])
             # Its terminal may have been closed.
             with contextlib.suppress(OSError):
                 os.write(2, b"[kernel beside the chips] " + line + b"\n")

@@ -148,11 +148,12 @@ def send(
     return Fetched(began["folder"], tuple(sorted(written)), same, size)
 
 
-def receive(connection: socket.socket, root: Path | None) -> None:
+def receive(connection: socket.socket, root: Path | None, move: Callable[[str], None]) -> None:
     """Take what the other end sends into `root`, and answer it; of a fetch that fails nothing stays.
 
     Args:
       root: The folder, resolved; None if there is none, because nothing was sent of it either.
+      move: Called instead with what a kernel sends that moves, see :mod:`.moved`.
     """
     with connection, connection.makefile("rb") as stream, contextlib.suppress(ConnectionError):
 
@@ -160,9 +161,14 @@ def receive(connection: socket.socket, root: Path | None) -> None:
             connection.sendall(json.dumps(words).encode() + b"\n")
 
         try:
+            listed = json.loads(stream.readline() or b"[]")
+            if isinstance(listed, dict):
+                move(listed["moved"])
+                answer()
+                return
             if root is None:
                 raise ValueError("the notebook is in your home directory, of which the pod has no copy")
-            files = [FetchedFile(*each) for each in json.loads(stream.readline() or b"[]")]
+            files = [FetchedFile(*each) for each in listed]
             wanted = [number for number, each in enumerate(files) if not _has(_target(root, each.path), each)]
             answer(wanted=wanted, folder=str(root))
             with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root) as scratch:
@@ -177,7 +183,7 @@ def receive(connection: socket.socket, root: Path | None) -> None:
                 for number, target in targets.items():
                     os.replace(f"{scratch}/{number}", target)
             answer()
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
             answer(error=why)
             # To its end: the other end reads an error when it waits for an answer.

@@ -20,7 +20,7 @@ from typing import Any
 
 from pathways_jupyter.base import runtime_files
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kernel import places
+from pathways_jupyter.kernel import moved, places
 
 _REQUEST_SECONDS = 5.0
 _HANDOVER_SECONDS = 30.0
@@ -42,6 +42,7 @@ class KernelRequest:
       connection: The content of the connection file.
       environment: Variables for the kernel.
       directory: The notebook's folder.
+      moved: Of a kernel that has moved, :meth:`.Moved.to_json`; empty for a new one.
       lifeline: Descriptor that ends with the process; each byte before is an Interrupt.
       answer: Descriptor for lines that the process shows, and the exit code.
     """
@@ -52,6 +53,7 @@ class KernelRequest:
     connection: dict[str, Any]
     environment: dict[str, str]
     directory: str
+    moved: str
     lifeline: int
     answer: int
 
@@ -63,7 +65,16 @@ def request_of(connection_file: str, *, lifeline: int, answer: int) -> KernelReq
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     kernel_id = path.stem.removeprefix("kernel-")
     return KernelRequest(
-        kernel_id, os.urandom(8).hex(), os.getppid(), connection, environment, os.getcwd(), lifeline, answer
+        kernel_id=kernel_id,
+        run=os.urandom(8).hex(),
+        pid=os.getppid(),
+        connection=connection,
+        environment=environment,
+        directory=os.getcwd(),
+        # Of this kernel only, and not of those that this process may run later.
+        moved=os.environ.pop(moved.VARIABLE, ""),
+        lifeline=lifeline,
+        answer=answer,
     )
 
 

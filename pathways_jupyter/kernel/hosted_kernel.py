@@ -39,7 +39,7 @@ os.environ.update(about["environment"])
 os.chdir(about["directory"])
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 sys.argv = ["ipykernel_launcher.py", "-f", about["file"]]
-kernelapp.launch_new_instance()
+kernelapp.launch_new_instance(exec_lines=about["begin"])
 """
 
 
@@ -80,7 +80,7 @@ class HostedKernel:
         folder.mkdir(exist_ok=True)
         (self._directory / fetch.FOLDER).symlink_to(folder)
         about = {"file": self._write_connection_file(), "environment": self._setup["environment"]}
-        about |= {"directory": str(folder)}
+        about |= {"directory": str(folder), "begin": self._setup["begin"]}
         process.stdin.write(json.dumps(about).encode() + b"\n")
         reading, listening = (asyncio.create_task(each) for each in (self._read_errors(process), self._listen()))
         fetching = await portforward.listen(None, path=self._directory / fetch.SOCKET, open_stream=self._open_fetch)

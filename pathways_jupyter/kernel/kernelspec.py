@@ -12,9 +12,11 @@ from jupyter_core.paths import jupyter_data_dir
 
 from pathways_jupyter.base import runtime_files
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.kernel import kernel_settings
 from pathways_jupyter.kernel.kernel_settings import KernelSettings
 
 _MARK = "pathways_jupyter"
+_PROGRAM = (sys.executable, "-m", "pathways_jupyter.kernel", "-f", "{connection_file}")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,15 @@ class InstalledKernel:
     cluster: str
     path: Path
 
+    def argv(self, connection_file: str) -> list[str]:
+        """Return the command line of a kernel with this connection file."""
+        words: list[str] = runtime_files.read_json(self.path)["argv"]
+        return [word.replace("{connection_file}", connection_file) for word in words]
+
+    def settings(self) -> KernelSettings:
+        """Return its cluster and its lab."""
+        return kernel_settings.parse(runtime_files.read_json(self.path)["argv"][len(_PROGRAM) :])
+
 
 def install(name: str, cluster: str, chosen: KernelSettings) -> InstalledKernel:
     """Write a kernelspec, instead of one of this name.
@@ -45,7 +56,7 @@ def install(name: str, cluster: str, chosen: KernelSettings) -> InstalledKernel:
     display_name = f"Python beside the chips ({cluster})"
     spec = {
         # VS Code wants a module as the first words, and knows no kernel provisioners.
-        "argv": [sys.executable, "-m", "pathways_jupyter.kernel", "-f", "{connection_file}", *chosen.words()],
+        "argv": [*_PROGRAM, *chosen.words()],
         "display_name": display_name,
         "language": "python",
         # As a message: a signal would reach the process on this machine.
@@ -75,6 +86,24 @@ def installed() -> list[InstalledKernel]:
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return found
+
+
+def choose(name: str = "") -> InstalledKernel:
+    """Return the kernel of this name; the only one when left out.
+
+    Raises:
+      ConfigError: There is none of that name, or more than one and none was named.
+    """
+    found = installed()
+    matching = [each for each in found if not name or each.name == name]
+    if len(matching) == 1:
+        return matching[0]
+    names = ", ".join(each.name for each in found)
+    if not found:
+        raise ConfigError("There is no kernel beside the chips on this machine.", hint="pathways-jupyter kernel add.")
+    raise ConfigError(
+        f"There is no kernel {name!r}." if name else f"There are {len(found)} kernels.", hint=f"Choose one: {names}."
+    )
 
 
 def remove(kernel: InstalledKernel) -> None:

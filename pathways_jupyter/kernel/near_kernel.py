@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
@@ -15,11 +16,12 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kernel import EXIT, fetch
+from pathways_jupyter.kernel import EXIT, RETURN, fetch
 from pathways_jupyter.kernel.folder import SentFolder
 from pathways_jupyter.kernel.handover import KernelRequest
 from pathways_jupyter.kernel.hosted_kernel import SOCKETS
 from pathways_jupyter.kernel.lab_host import PROTOCOL
+from pathways_jupyter.kernel.moved import Moved
 from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
 from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.session import registry
@@ -63,6 +65,8 @@ class NearKernel:
         self._exit: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._folder = SentFolder(request.directory)
         self._fetches: set[asyncio.Task[None]] = set()
+        # What the kernel that takes its place on this machine does first.
+        self._returns: Moved | None = None
         self._place = PlaceFile(KernelPlace(request.kernel_id, near.name, where=near.where_here))
 
     async def run(self) -> None:
@@ -79,6 +83,8 @@ class NearKernel:
             if code and words:
                 self._place.update(ready=False, message=words, failed=True)
                 self._say(words)
+            if self._returns is not None and not code:
+                self._write(RETURN + self._returns.to_json().encode())
             self._write(EXIT + str(code).encode())
         finally:
             await tasks.stop(left, living, *self._fetches)
@@ -94,11 +100,18 @@ class NearKernel:
             self._exit.set_result((int(message["exit"]), str(message.get("last") or "")))
 
     def accept(self, channel: StreamChannel) -> None:
-        """Take the files that a cell fetches."""
-        work = functools.partial(fetch.receive, root=self._folder.root)
+        """Take the files that a cell fetches, or its wish to go on with a kernel of this machine."""
+        work = functools.partial(fetch.receive, root=self._folder.root, move=self._move)
         task = asyncio.create_task(portforward.join(channel, functools.partial(portforward.dial_thread, work)))
         self._fetches.add(task)
         task.add_done_callback(self._fetched)
+
+    def _move(self, what: str) -> None:
+        moved, origin = Moved.from_json(what), Moved.from_json(self.request.moved or Moved().to_json()).origin
+        where = {name: each for name, each in self._near.where_here.items() if each}
+        # `local` names the cluster alone.
+        where = {"local": True} if where.get("local") else where
+        self._returns = dataclasses.replace(moved, settings={**moved.settings, **where}, origin=origin)
 
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetches.discard(task)
@@ -119,7 +132,13 @@ class NearKernel:
             self._stream = stream = await self._near.stream()
             self._place.update(pod=stream.pod, cluster=self._near.cluster)
             about = {"id": request.kernel_id, "run": request.run, "key": request.connection["key"]}
-            about |= {"environment": request.environment, "folder": self._folder.name, "machine": registry.this_host()}
+            begin = [Moved.from_json(request.moved).line] if request.moved else []
+            about |= {
+                "begin": begin,
+                "environment": request.environment,
+                "folder": self._folder.name,
+                "machine": registry.this_host(),
+            }
             stream.channels.post({"setup": {**about, "protocol": PROTOCOL}})
             # Beside its start; cells wait for both.
             starting = asyncio.create_task(self._start())

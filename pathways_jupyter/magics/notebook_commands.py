@@ -17,7 +17,7 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.text import count, size
-from pathways_jupyter.magics import elastic, files, saved
+from pathways_jupyter.magics import elastic, files, move, saved
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import arrays
@@ -317,6 +317,7 @@ _COMMANDS: Mapping[str, Callable[[NotebookSession, Values], Any]] = {
     "save": saved.save,
     "load": saved.load,
     "fetch": files.fetch,
+    "move": move.move,
     "elastic": elastic.show,
     "elastic inject": elastic.inject,
     "elastic heal": elastic.heal,

@@ -370,6 +370,46 @@ def test_an_interrupted_fetch_leaves_nothing_and_a_cut_is_waited_for(added, link
     assert (folder / "random.bin").stat().st_size == 12_000_000
 
 
+def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_notebook):
+    notebook = open_notebook(directory=added.directory)
+    pid = notebook.manager.provisioner.pid
+    shown = notebook.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=1 --wait 60")
+    assert shown.status == "ok", shown.shown
+    notebook.run(
+        "import jax, jax.numpy as jnp, os\nx = jnp.arange(8.0) * 2\nstep = 41\nheld = open(os.devnull)\n"
+        "def double(y): return y * 2\n"
+    )
+    asked = notebook.begin("%pathways move")
+    question = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert "Not kept: held" in question, question
+    notebook.client.input("n")
+    assert "Not moved." in notebook.finish(asked).text
+    assert notebook.run("print(x[3], step)").text == "6.0 41\n"
+    for where in ("beside the chips (embedded cluster)", "on your machine"):
+        begun, later = notebook.begin("%pathways move --yes"), notebook.begin("print('too early')")
+        moved = notebook.finish(begun)
+        assert moved.error == "KernelMoves", moved.shown
+        assert f"The next cell runs {where}, with 2 variables" in moved.shown
+        assert "define double and import jax, jnp" in moved.shown or where == "on your machine"
+        # The front end learns that it was not run.
+        assert "too early" not in notebook.finish(later).text
+        program = "pathways_jupyter.kernel" if where != "on your machine" else "ipykernel_launcher"
+        wait_until(lambda program=program: program in psutil.Process(pid).cmdline())
+        first = notebook.run("import os; print(x[3], step, list(x.devices())[0].platform)")
+        assert first.status == "ok", (first.shown, first.text, notebook.seen[-3:])
+        assert "Loaded moved-" in first.text
+        assert "6.0 41 tpu" in first.text
+        assert notebook.manager.provisioner.pid == pid
+        assert (notebook.run("print(os.getpid())").text == f"{pid}\n") is (where == "on your machine")
+        (record,) = sessions(added)
+        assert bool(record["place"]) is (where != "on your machine")
+        assert json.loads(added.cli("saved", "--local", "--json").stdout) == []
+    assert notebook.manager.is_alive()
+    notebook.manager.restart_kernel()
+    notebook.client.wait_for_ready(timeout=60)
+    assert notebook.run("print('x' in globals())").text == "False\n"
+
+
 def test_a_second_kernel_and_a_restart_wait_for_no_connection(added, link, open_notebook):
     line, name = link
     first = open_notebook(manager=manager(added, name))

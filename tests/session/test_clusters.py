@@ -1,4 +1,4 @@
-"""Which cluster a config or a session means."""
+"""The cluster that a config or a session means."""
 
 import shutil
 

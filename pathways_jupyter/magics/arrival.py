@@ -1,0 +1,40 @@
+"""The first that a kernel does which has moved: connect, and load the notebook's variables; see :mod:`.move`."""
+
+from __future__ import annotations
+
+import pathways_jupyter
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.kernel.moved import Moved
+from pathways_jupyter.magics import extension, saved
+from pathways_jupyter.session.kernel import process
+
+
+def arrive(what: str) -> None:
+    """Connect the kernel that has moved. Its first cell shows that, and gets its variables before it runs."""
+    shell, about = process.shell(), Moved.from_json(what)
+    connection = extension.load(shell).magics.connection
+    settings = {**about.settings}
+    settings |= {"tpu": settings.pop("instances")} if "instances" in settings else {}
+    failed: Exception | None = None
+    try:
+        pathways_jupyter.connect(**settings, progress=False)
+    except Exception as error:
+        # Shown, whatever it is: no one reads the log of what runs before the first cell.
+        failed = error
+
+    def begin(_: object) -> None:
+        # Not before: IPython takes what is there at its start for its own.
+        shell.events.unregister("pre_run_cell", begin)
+        try:
+            if failed is not None:
+                raise failed
+            connection.screen.show(connection.card())
+            connection.screen.show(saved.load(connection, {"name": about.save}))
+            connection.need().saves.delete(about.save)
+        except Exception as error:
+            why = f"{error} {error.hint}" if isinstance(error, PathwaysError) else f"{type(error).__name__}: {error}"
+            hint = advice("{load:{name}} brings the variables when this notebook is connected.", name=about.save)
+            connection.notify([f"Moved, without its variables: {why} {hint}"])
+
+    shell.events.register("pre_run_cell", begin)

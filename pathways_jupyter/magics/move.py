@@ -1,0 +1,138 @@
+"""``%pathways move``: the notebook goes on with another kernel, beside the chips or here again, with its variables."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.actions.shell import Values
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ClusterError, ConfigError, PathwaysError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import count, size, some
+from pathways_jupyter.kernel import fetch, kernelspec, moved
+from pathways_jupyter.kernel.kernelspec import InstalledKernel
+from pathways_jupyter.kernel.moved import Moved
+from pathways_jupyter.magics.notebook_session import NotebookSession
+from pathways_jupyter.magics.waiting import Waiting, reported
+from pathways_jupyter.render.progress import SAVING, Titles
+from pathways_jupyter.render.view import View, said
+from pathways_jupyter.session import clusters, protocol
+from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session.verdicts import SessionCommand
+
+if TYPE_CHECKING:
+    from pathways_jupyter.kube.client import Client
+    from pathways_jupyter.saved.saves import Save
+
+_STARTING = Titles("Starting the lab", "The lab is not started", "The lab runs")
+_OF_A_PLACE = frozenset(["kubeconfig", "context", "cluster", "project", "region", "local", "relay", "tunnel"])
+"""Settings that say where the cluster is as seen from the kernel."""
+
+
+class KernelMoves(PathwaysError):
+    """Ends the cell that moves its kernel: cells that wait behind it would be lost otherwise."""
+
+
+def move(connection: NotebookSession, values: Values) -> View:
+    """Go on beside the chips, or on the notebook's own machine if the kernel is there.
+
+    Raises:
+      KernelMoves: The kernel ends after this cell, and the next one runs in the other.
+      PathwaysError: Nothing has changed.
+    """
+    if moved.leaves:
+        raise KernelMoves("This kernel has moved, and ends at this moment.", hint="Run the cell again.")
+    current, name = connection.need(SessionCommand.SAVE), str(values.get("name") or "")
+    connection_file = process.connection_file()
+    if connection_file is None:
+        raise ConfigError("Only a notebook's kernel moves.", hint="A script starts anew in the cluster.")
+    machine = connection_file.with_name(fetch.SOCKET)
+    is_beside = machine.exists()
+    chosen = None if is_beside else kernelspec.choose(name)
+    if chosen is not None:
+        # Before anything ends here: its pod may have to wait for a node.
+        _start_lab(connection, chosen)
+    with reported(connection.screen, SAVING) as report:
+        save = current.save(f"moved-{secrets.token_hex(4)}", report=report)
+    if (lost := _lost(save)) and not values.get("yes") and not connection.screen.confirm(f"{lost} Move?"):
+        current.saves.delete(save.name)
+        return said("Not moved.")
+    settings = {
+        key: value
+        for key, value in protocol.config_to_json(current.config).items()
+        if value != protocol.config_to_json(ConnectConfig()).get(key) and key not in _OF_A_PLACE
+    }
+    settings |= {"gcs_bucket": clusters.bucket(current.record)}
+    what = Moved(settings, save.name, (sys.executable, *sys.orig_argv[1:]) if chosen else ())
+    current.disconnect(process.variables())
+    connection.draw()
+    if chosen is not None:
+        moved.become_at_exit(chosen.argv(str(connection_file)), what)
+    else:
+        _send_home(machine, what)
+        moved.leave()
+    where = "on your machine" if is_beside else f"beside the chips ({chosen.cluster if chosen else ''})"
+    raise KernelMoves(
+        f"The next cell runs {where}, with {count(len(save.variables), 'variable')} ({size(save.nbytes)}).",
+        hint=f"Cells that wait behind this one do not run: run them again. {_again()}".strip(),
+    )
+
+
+def _start_lab(connection: NotebookSession, chosen: InstalledKernel) -> None:
+    from pathways_jupyter.service.lab import lifecycle
+
+    about = chosen.settings()
+    with Waiting(connection.screen, titles=_STARTING) as waiting:
+
+        async def start(client: Client, namespace: str) -> None:
+            if not await lifecycle.is_running(client, namespace, about.lab.name):
+                await lifecycle.up(
+                    client, about.lab.within(namespace), progress=lambda words: waiting.enter("start the lab", words)
+                )
+
+        clusters.ask(about.where, start)
+    waiting.done()
+
+
+def _send_home(machine: Path, what: Moved) -> None:
+    """Have this machine's end of the kernel start an ordinary one when this one has ended.
+
+    Raises:
+      ClusterError: It does not answer.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
+            connection.connect(str(machine))
+            connection.sendall(json.dumps({"moved": what.to_json()}).encode() + b"\n")
+            if not lines.readline():
+                raise ConnectionError("it has ended")
+    except OSError as error:
+        raise ClusterError(
+            f"The notebook's machine cannot be reached: {error}.",
+            hint=advice("{load:{name}} loads the variables in another kernel.", name=what.save),
+        ) from error
+
+
+def _lost(save: Save) -> str:
+    """Return what stays behind and cannot be made by running a cell again, as sentences."""
+    return " ".join(f"Not kept: {each}." for each in save.unkept)
+
+
+def _again() -> str:
+    """Return which cells have to run again for what is code."""
+    variables = process.variables()
+    made = [
+        name
+        for name, value in variables.items()
+        if isinstance(value, type | FunctionType) and value.__module__ == "__main__"
+    ]
+    imported = [name for name, value in variables.items() if isinstance(value, ModuleType)]
+    parts: list[Any] = [f"define {some(made)}"] if made else []
+    parts += [f"import {some(imported)}"] if imported else []
+    return f"So do those that {' and '.join(parts)}." if parts else ""
