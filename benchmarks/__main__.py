@@ -21,6 +21,7 @@ from benchmarks import (
     installation,
     interruption,
     jobs,
+    kernels,
     memory,
     multihost,
     report,
@@ -42,6 +43,7 @@ _ON_CLUSTER: dict[str, Callable[[str, str], list[Table]]] = {
     "jobs": jobs.run,
     "snapshots": snapshots.run,
     "distance": distance.run,
+    "kernels": kernels.run,
     "saves": saves.run,
     # Last: the peer leaves its proxy behind.
     "interruption": interruption.run,
