@@ -1,4 +1,4 @@
-"""The place of a notebook's kernel: here, beside the chips, or in a lab whose page is here, over a link with a delay."""
+"""The place of a kernel: here, beside the chips, or in a lab whose page is here, over a link with a delay."""
 
 from __future__ import annotations
 

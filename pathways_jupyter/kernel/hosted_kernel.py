@@ -14,7 +14,7 @@ from typing import Any
 
 from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kernel import fetch
+from pathways_jupyter.kernel import differences, fetch
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
 
@@ -136,10 +136,11 @@ class HostedKernel:
             self.signal(signal.SIGKILL)
 
     async def _listen(self) -> None:
+        versions = asyncio.create_task(asyncio.to_thread(differences.versions, self._setup["packages"]))
         async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_LISTEN_SECONDS)):
             if self._listens:
                 self._spares.prepare()
-                self._post({"ready": True})
+                self._post({"ready": True, "versions": await versions})
                 return
             if attempts.is_over:
                 self._last = f"it does not listen after {_LISTEN_SECONDS:.0f} s"

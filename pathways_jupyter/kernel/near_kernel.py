@@ -16,7 +16,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kernel import EXIT, RETURN, fetch
+from pathways_jupyter.kernel import EXIT, RETURN, differences, fetch
 from pathways_jupyter.kernel.folder import SentFolder
 from pathways_jupyter.kernel.handover import KernelRequest
 from pathways_jupyter.kernel.hosted_kernel import SOCKETS
@@ -65,6 +65,10 @@ class NearKernel:
         self._exit: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._folder = SentFolder(request.directory)
         self._fetches: set[asyncio.Task[None]] = set()
+        # Of packages in this Python and in the pod's, and what is otherwise there.
+        self._versions: asyncio.Task[dict[str, str | None]] | None = None
+        self._there: dict[str, str | None] = {}
+        self._differs = self._sent = ""
         # What the kernel that takes its place on this machine does first.
         self._returns: Moved | None = None
         self._place = PlaceFile(KernelPlace(request.kernel_id, near.name, where=near.where_here))
@@ -87,7 +91,7 @@ class NearKernel:
                 self._write(RETURN + self._returns.to_json().encode())
             self._write(EXIT + str(code).encode())
         finally:
-            await tasks.stop(left, living, *self._fetches)
+            await tasks.stop(left, living, *self._fetches, *([self._versions] if self._versions else []))
             self._place.close()
             os.close(self.request.answer)
             os.close(self.request.lifeline)
@@ -95,6 +99,7 @@ class NearKernel:
     def take(self, message: dict[str, Any]) -> None:
         """Handle a message of the pod's host about this kernel."""
         if "ready" in message:
+            self._there = message["versions"]
             self._listens.set()
         elif "exit" in message and not self._exit.done():
             self._exit.set_result((int(message["exit"]), str(message.get("last") or "")))
@@ -132,6 +137,9 @@ class NearKernel:
             self._stream = stream = await self._near.stream()
             self._place.update(pod=stream.pod, cluster=self._near.cluster)
             about = {"id": request.kernel_id, "run": request.run, "key": request.connection["key"]}
+            packages = await asyncio.to_thread(differences.imported, request.environment.get("JPY_SESSION_NAME", ""))
+            self._versions = asyncio.create_task(asyncio.to_thread(differences.versions, packages))
+            about["packages"] = packages
             begin = [Moved.from_json(request.moved).line] if request.moved else []
             about |= {
                 "begin": begin,
@@ -163,6 +171,9 @@ class NearKernel:
         """Return when the kernel listens, and has its files."""
         await self._send_files()
         await self._listens.wait()
+        assert self._versions is not None
+        self._differs = differences.sentences(await self._versions, self._there)
+        self._note(self._sent)
         self._place.update(ready=True, message="")
 
     async def _send_files(self) -> None:
@@ -178,6 +189,12 @@ class NearKernel:
             # The cell that waits for it runs, with the files that there are.
             logger.exception("the files of %s cannot be sent", self.request.directory)
             note = f"Files were not sent: {type(error).__name__}: {error}"
+        self._note(note)
+
+    def _note(self, sent: str) -> None:
+        """Say once what became of the files, and what is otherwise in the pod."""
+        self._sent = sent
+        note = f"{self._differs} {sent}".strip()
         if note != self._place.place.note:
             self._say(note)
             self._place.update(note=note)

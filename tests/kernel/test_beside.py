@@ -281,6 +281,27 @@ def test_the_notebooks_folder_is_there_and_what_changes_is_sent_before_a_cell(ad
         starting.shutdown_kernel()
 
 
+def test_what_the_notebook_imports_and_the_pod_lacks_is_said(added):
+    folder = added.directory / "imports"
+    folder.mkdir()
+    (folder / "own.py").write_text("")
+    packages = added.directory / "packages"
+    packages.mkdir()
+    (packages / "only_here.py").write_text("")
+    cells = ["%matplotlib inline\nimport only_here, own, numpy as np", "from os import path", "not python"]
+    notebook = {"cells": [{"cell_type": "code", "source": each} for each in cells]}
+    (folder / "mine.ipynb").write_text(json.dumps(notebook))
+    starting = manager(added)
+    # Its KUBECONFIG makes it another process than that of the other tests.
+    environ = {"PYTHONPATH": str(packages), "JPY_SESSION_NAME": str(folder / "mine.ipynb"), "KUBECONFIG": "/nowhere"}
+    starting.start_kernel(env={**added.environ, **environ}, cwd=str(folder))
+    path = added.runtime / "pathways" / "kernels" / f"{connection_id(starting)}.json"
+    wait_until(lambda: path.exists() and json.loads(path.read_text())["ready"])
+    note = json.loads(path.read_text())["note"]
+    starting.shutdown_kernel()
+    assert note.startswith("Not in the pod: only_here. The pod has 1 file")
+
+
 @pytest.fixture
 def in_folder(added, open_notebook):
     """A notebook in a folder, with what it has written here."""
