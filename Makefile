@@ -88,6 +88,7 @@ soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, a tr
 	$(BIN)/python tests/soak churn --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak training --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak suspends --rounds $(ROUNDS) --seed $(SEED)
+	$(BIN)/python tests/soak beside --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak uploads
 	$(BIN)/python tests/soak interrupts --rounds $(INTERRUPTS) --seed $(SEED)
 	$(BIN)/python tests/soak fuzz --seconds $(SECONDS) --seed $(SEED)

@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 import traceback
+from typing import NoReturn
 
 from pathways_jupyter.kernel import EXIT, RETURN
 
@@ -25,15 +26,7 @@ def main(arguments: list[str]) -> int:
     if os.fork() == 0:
         os.close(life)
         os.close(read_answer)
-        # An Interrupt or a signal for the kernel's process group is not for this one.
-        os.setsid()
-        try:
-            _reach(arguments, read_life, answer)
-        except BaseException:
-            traceback.print_exc()
-            os.write(answer, b"The kernel cannot start, because of this error.\n")
-        finally:
-            os._exit(0)
+        _detached(arguments, read_life, answer)
     os.close(read_life)
     os.close(answer)
     # The child ends at once where there is a near end, and nothing waits for it.
@@ -47,7 +40,9 @@ def main(arguments: list[str]) -> int:
                 return 1
             continue
         if not (data := os.read(read_answer, 65536)):
-            # The near end was killed.
+            # The near end was killed. Another one ends what it has left in the pod.
+            if os.fork() == 0:
+                _detached(arguments)
             return 1
         *lines, said = (said + data).split(b"\n")
         for line in lines:
@@ -62,12 +57,26 @@ def main(arguments: list[str]) -> int:
                 os.write(2, b"[kernel beside the chips] " + line + b"\n")
 
 
+def _detached(arguments: list[str], lifeline: int = -1, answer: int = -1) -> NoReturn:
+    """In a child, reach the near end, and end the process."""
+    # An Interrupt or a signal for the kernel's process group is not for this one.
+    os.setsid()
+    try:
+        _reach(arguments, lifeline, answer)
+    except BaseException:
+        traceback.print_exc()
+        if answer >= 0:
+            os.write(answer, b"The kernel cannot start, because of this error.\n")
+    finally:
+        os._exit(0)
+
+
 def _reach(arguments: list[str], lifeline: int, answer: int) -> None:
-    """Have the near end of the lab run the kernel; become it where there is none."""
+    """Have the near end of the lab run the kernel, if there is an `answer`; become it where there is none."""
     from pathways_jupyter.kernel import handover
 
     at = arguments.index("-f")
-    request = handover.request_of(arguments[at + 1], lifeline=lifeline, answer=answer)
+    request = handover.request_of(arguments[at + 1], lifeline=lifeline, answer=answer) if answer >= 0 else None
     lab = arguments[:at] + arguments[at + 2 :]
     if (lock := handover.taken(handover.path_of(lab), request)) >= 0:
         from pathways_jupyter.kernel import near

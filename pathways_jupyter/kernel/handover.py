@@ -85,7 +85,7 @@ def path_of(arguments: Sequence[str]) -> Path:
     return places.directory() / f"{hashlib.sha256(about.encode()).hexdigest()[:10]}.lock"
 
 
-def taken(path: Path, request: KernelRequest) -> int:
+def taken(path: Path, request: KernelRequest | None) -> int:
     """Return the descriptor of the lock of a near end that begins; -1 if there is one, which has taken `request`."""
     for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_HANDOVER_SECONDS)):
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -97,7 +97,7 @@ def taken(path: Path, request: KernelRequest) -> int:
                     return lock
         except BlockingIOError:
             # One that begins does not listen yet, and one that ends no longer does.
-            if _handed_over(os.pread(lock, _LONGEST_PATH, 0).decode(), request):
+            if request is None or _handed_over(os.pread(lock, _LONGEST_PATH, 0).decode(), request):
                 return -1
         os.close(lock)
         if attempts.is_over:

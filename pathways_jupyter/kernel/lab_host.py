@@ -47,12 +47,13 @@ class LabHost:
 
     def __init__(self) -> None:
         self._kernels: dict[str, HostedKernel] = {}
+        self._guests: dict[str, _Guest] = {}
         self._spares = SpareKernels()
         self._spares.prepare()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one stream until its other end closes it, or the relay gives it up."""
-        guest = _Guest(self._kernels, self._spares, writer)
+        guest = _Guest(self._kernels, self._guests, self._spares, writer)
         try:
             while data := await reader.read(_READ_BYTES):
                 guest.channels.feed(data)
@@ -66,19 +67,29 @@ class LabHost:
 class _Guest:
     """The other end of one stream."""
 
-    def __init__(self, kernels: dict[str, HostedKernel], spares: SpareKernels, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        kernels: dict[str, HostedKernel],
+        guests: dict[str, _Guest],
+        spares: SpareKernels,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         async def send(data: bytes) -> None:
             writer.write(data)
             await writer.drain()
 
         self.channels = Multiplexer(send, accept=self._accept, take=self._take, first=2, queued_bytes=_QUEUED_BYTES)
-        self._kernels, self._spares = kernels, spares
+        self._kernels, self._guests, self._spares, self._writer = kernels, guests, spares, writer
         # Also of kernels that have ended: a session may outlive its own.
         self._followed: set[str] = set()
+        self._posted: dict[str, SessionRecord] = {}
+        self._name = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """End the kernels and every connection."""
+        if self._guests.get(self._name) is self:
+            del self._guests[self._name]
         mine = [each for each in self._kernels.values() if each.channels is self.channels]
         await asyncio.gather(*(each.end() for each in mine))
         await tasks.stop(*self._tasks)
@@ -90,7 +101,9 @@ class _Guest:
         task.add_done_callback(self._tasks.discard)
 
     def _take(self, message: dict[str, Any]) -> None:
-        if "setup" in message:
+        if "near" in message:
+            self._succeed(str(message["near"]))
+        elif "setup" in message:
             self._begin(message["setup"])
         elif (kernel := self._kernels.get(str(message.get("kernel")))) is not None:
             if "signal" in message:
@@ -98,6 +111,16 @@ class _Guest:
             elif "end" in message:
                 # Its sessions are followed to their ends.
                 self._spawn(kernel.end())
+
+    def _succeed(self, name: str) -> None:
+        """Take the place of a near end of this name, which was killed: the relay takes that for a cut."""
+        self._name, earlier = name, self._guests.get(name)
+        self._guests[name] = self
+        if earlier is not None:
+            # Its kernels end with its stream, and their sessions after them.
+            self._followed, self._posted = set(earlier._followed), dict(earlier._posted)
+            self._spawn(self._follow_sessions())
+            earlier._writer.close()
 
     def _begin(self, setup: dict[str, Any]) -> None:
         """Begin a kernel; known at once, because the next message may end it."""
@@ -167,7 +190,6 @@ class _Guest:
     async def _follow_sessions(self) -> None:
         """Post the records of the kernels' sessions and their logs, as they change."""
         seen: object = None
-        posted: dict[str, SessionRecord] = {}
         logs: dict[str, int] = {}
         while True:
             now = runtime_files.fingerprint(runtime_dir())
@@ -176,12 +198,12 @@ class _Guest:
                 found = await asyncio.to_thread(registry.sessions)
                 present = {each.id: each for each in found if each.is_here and each.kernel_id in self._followed}
                 for session, record in present.items():
-                    if posted.get(session) != record:
+                    if self._posted.get(session) != record:
                         self.channels.post({"session": record.to_json()})
-                for session in set(posted) - set(present):
+                for session in set(self._posted) - set(present):
                     self.channels.post({"gone": session})
-                posted = present
-            for session, record in posted.items():
+                self._posted = present
+            for session, record in self._posted.items():
                 text, logs[session] = _read_log(record.log, logs.get(session, 0))
                 if text:
                     self.channels.post({"log": session, "text": text})

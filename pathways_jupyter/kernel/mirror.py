@@ -147,7 +147,10 @@ class MirroredSessions:
 
     def _forget(self, session: str) -> None:
         record = self._records.pop(session, None)
-        if record is not None:
+        if record is None and (left := registry.read(session)) is not None and not registry.is_alive(left):
+            # Of a process like this one that was killed.
+            registry.remove(left)
+        elif record is not None:
             # Who has asked it to end still gets the answer.
             self._spawn(self._forwards.pop(session).finish(_ANSWER_SECONDS))
             os.close(self._logs.pop(session))

@@ -20,6 +20,7 @@ from typing import Any
 import uvloop
 
 from pathways_jupyter.base import process_setup, tasks
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.kernel import handover, kernel_settings
 from pathways_jupyter.kernel.handover import Doorbell, KernelRequest
 from pathways_jupyter.kernel.kernel_settings import KernelSettings
@@ -29,7 +30,7 @@ from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.service.lab import lifecycle
 from pathways_jupyter.service.lab.lab_stream import LabStream
-from pathways_jupyter.session import clusters
+from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.tunnel.multiplexer import StreamChannel
 
 IDLE_SECONDS = 10.0
@@ -41,12 +42,15 @@ logger = logging.getLogger(__name__)
 class NearEnd:
     """All kernels of one lab on this machine.
 
+    Args:
+      identity: The same for each near end of these settings and this machine, of which there is one at a time.
+
     Attributes:
       name, cluster, where_here: See :class:`~pathways_jupyter.kernel.near_kernel.KernelLab`.
     """
 
-    def __init__(self, chosen: KernelSettings) -> None:
-        self._chosen = chosen
+    def __init__(self, chosen: KernelSettings, identity: str) -> None:
+        self._chosen, self._identity = chosen, identity
         self.name, self.cluster = chosen.lab.name, ""
         self.where_here = kernel_settings.cluster_settings(chosen.where)
         self._kernels: dict[str, NearKernel] = {}
@@ -89,6 +93,16 @@ class NearEnd:
                 if not self._kernels:
                     return
 
+    async def end_earlier(self) -> None:
+        """End what a near end has left in the pod that was killed."""
+        where = self._chosen.where
+        with contextlib.suppress(PathwaysError):
+            async with Client(await clusters.resolve(where)) as client:
+                namespace = where.namespace or client.namespace
+                is_running = await lifecycle.is_running(client, namespace, self.name)
+            if is_running:
+                await self.stream()
+
     async def stream(self) -> LabStream:
         """Return the stream to the lab's pod, which is started if need be.
 
@@ -102,6 +116,7 @@ class NearEnd:
                 await self._close_stream()
                 stream = self._stream = await self._opened()
                 self._mirror.follow(stream, self.cluster)
+                stream.channels.post({"near": self._identity})
                 # No message comes any more that a session has gone.
                 stream.ended.add_done_callback(lambda _: self._mirror.forget(stream))
             return self._stream
@@ -158,11 +173,14 @@ class NearEnd:
         await self._close_stream()
 
 
-async def _serve(chosen: KernelSettings, lock: int, name: str, request: KernelRequest) -> None:
-    near = NearEnd(chosen)
+async def _serve(chosen: KernelSettings, lock: int, name: str, request: KernelRequest | None) -> None:
+    near = NearEnd(chosen, f"{registry.this_host()} {name}")
     doorbell = Doorbell(lock, name, near.start)
     try:
-        near.start(request)
+        if request is not None:
+            near.start(request)
+        else:
+            await near.end_earlier()
         serving = asyncio.create_task(near.until_idle())
         # At the end of a login the kernels end, too.
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -183,12 +201,12 @@ def _become_daemon(log: Path) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 
-def main(arguments: Sequence[str], request: KernelRequest, lock: int) -> None:
+def main(arguments: Sequence[str], request: KernelRequest | None, lock: int) -> None:
     """Run the near end of a lab until it has nothing to do.
 
     Args:
       arguments: Those of the kernelspec's program.
-      request: The first kernel.
+      request: The first kernel; None for what follows one that was killed.
       lock: From :func:`~pathways_jupyter.kernel.handover.taken`.
     """
     chosen = kernel_settings.parse(arguments)

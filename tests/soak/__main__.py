@@ -4,6 +4,7 @@
     python tests/soak churn --rounds 300               # one kernel connects, computes and disconnects
     python tests/soak training --rounds 100 --seed 7   # a training run loses slices, its proxy, the head
     python tests/soak suspends --rounds 100 --seed 7   # suspends and resumes with deaths in between
+    python tests/soak beside --rounds 100 --seed 7     # kernels beside the chips on a line that is cut
     python tests/soak uploads --rounds 1000            # a kernel loses its proxy in the middle of many uploads
     python tests/soak interrupts --rounds 5000         # SIGINT at random moments of all commands that block
     python tests/soak fuzz --seconds 120 --seed 7      # hostile input at every door
@@ -18,6 +19,7 @@ import random
 import signal
 import sys
 
+import beside
 import churn
 import fuzz
 import interrupts
@@ -35,6 +37,7 @@ def main() -> int:
     kinds = parser.add_subparsers(dest="kind", required=True)
     modules = {
         "leaks": leaks,
+        "beside": beside,
         "churn": churn,
         "fuzz": fuzz,
         "interrupts": interrupts,
@@ -49,10 +52,13 @@ def main() -> int:
         else:
             default = {"leaks": 2 * len(leaks.DEATHS), "churn": 50, "uploads": 500, "interrupts": 1000}.get(kind, 100)
             command.add_argument("--rounds", type=int, default=default, help=f"how many (default: {default})")
+        if kind == "beside":
+            command.add_argument("--longest", type=float, default=40.0, help="seconds of the longest cut (default: 40)")
         if kind == "interrupts":
             command.add_argument("--kernels", type=int, default=3, help="how many at once (default: 3)")
         known = {
             "leaks": leaks.DEATHS,
+            "beside": beside.KINDS,
             "fuzz": fuzz.DOORS,
             "interrupts": interrupts.KINDS,
             "suspends": suspends.KINDS,
@@ -69,6 +75,10 @@ def main() -> int:
     with Machine(slices.get(asked.kind, 2)) as machine:
         if asked.kind == "leaks":
             sound = leaks.run(machine, rounds=asked.rounds, chance=random.Random(asked.seed), only=asked.only)
+        elif asked.kind == "beside":
+            sound = beside.run(
+                machine, rounds=asked.rounds, longest=asked.longest, chance=random.Random(asked.seed), only=asked.only
+            )
         elif asked.kind == "churn":
             sound = churn.run(machine, rounds=asked.rounds)
         elif asked.kind == "interrupts":

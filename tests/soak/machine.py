@@ -114,8 +114,8 @@ class Machine:
 class Kernel:
     """A real kernel, as a notebook has one."""
 
-    def __init__(self) -> None:
-        self.manager = KernelManager()
+    def __init__(self, name: str = "python3") -> None:
+        self.manager = KernelManager(kernel_name=name)
         self.manager.start_kernel()
         self.client = self.manager.blocking_client()
         self.client.start_channels()

@@ -101,9 +101,10 @@ while True:
 AFTERWARDS = f"""
 def verdict():
     deadline = time.monotonic() + {PATIENCE_SECONDS}
-    while session.is_suspended:
+    while session.is_suspended or session.state in ("suspending", "resuming"):
         try:
-            session.resume()
+            # The state may be that of a moment ago, of a suspend that was interrupted.
+            session.resume() if session.is_suspended else time.sleep(0.1)
         except pathways_jupyter.PathwaysError as error:
             if time.monotonic() > deadline:
                 return f"cannot be resumed: {{error}}"
