@@ -192,7 +192,7 @@ def test_a_near_end_that_is_killed_is_a_kernel_that_has_died(added, open_noteboo
     (record,) = sessions(added)
     near_end(added, notebook).kill()
     wait_until(lambda: not notebook.manager.is_alive())
-    # The relay takes it for a cut. Another one tells the pod that it was none, and no one has to clean up.
+    # The relay takes it for a cut. Its successor says that it was none, and no one has to clean up.
     wait_until(lambda: sessions(added) == [])
     wait_until(lambda: nothing_of_sessions(added, record["id"]))
     wait_until(lambda: len(processes_there(added)) <= 1)

@@ -156,7 +156,7 @@ def _death(machine: Machine, name: str, kind: str, seconds: float) -> str:
             pods = ["delete", "pods", "-l", "pathways-jupyter/lab", "--wait=false"]
             subprocess.run([*kubectl, *pods], check=True, capture_output=True)
         ended = _wait(lambda: not kernel.manager.is_alive())
-        return "" if ended else "the front end was not told"
+        return "" if ended else "the front end has not learned it"
     finally:
         kernel.close()
 
