@@ -70,26 +70,21 @@ def become_at_exit(argv: Sequence[str], moved: Moved) -> None:
         app.close()
         become(argv, moved)
 
-    # Before ipykernel's own, which removes the connection file.
-    atexit.register(at_exit)
-    leave()
-
-
-def leave() -> None:
-    """End this kernel once its cell has been answered; a cell that comes before it has ended is not run in it."""
-    global leaves
-    from ipykernel.kernelapp import IPKernelApp
-
-    shell = IPKernelApp.instance().shell
-    assert shell is not None
-
     def ended(_: object) -> None:
         # ipykernel ends its loop a moment later.
-        shell.exit_now = True
+        app.shell.exit_now = True
 
+    # Before ipykernel's own, which removes the connection file.
+    atexit.register(at_exit)
+    leave(app.shell)
+    app.shell.events.register("post_run_cell", ended)
+
+
+def leave(shell: Any) -> None:
+    """Run no other cell in this kernel: each is answered with the reason, until it has ended."""
+    global leaves
     leaves = True
     shell.input_transformers_cleanup.append(lambda _lines: ["%pathways move\n"])
-    shell.events.register("post_run_cell", ended)
 
 
 def return_to(moved: Moved, connection_file: str) -> None:

@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +32,8 @@ from pathways_jupyter.tunnel.portforward import Forward
 
 _PORT_SECONDS = 10.0
 """Longest wait for another process to leave a port of the connection file."""
+_QUIET_SECONDS = 0.5
+"""Longer than any round trip."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.2
 
 logger = logging.getLogger(__name__)
@@ -77,21 +80,22 @@ class NearKernel:
         """Run the kernel."""
         left, living = asyncio.create_task(self._until_left()), asyncio.create_task(self._live())
         try:
-            await asyncio.wait({left, living}, return_when=asyncio.FIRST_COMPLETED)
+            returning = asyncio.create_task(self._until_quiet())
+            await asyncio.wait({left, living, returning}, return_when=asyncio.FIRST_COMPLETED)
             code, words = living.result() if living.done() else (0, "")
-            if not self._exit.done() and self._stream is not None:
-                self._stream.channels.post({"kernel": self.request.run, "end": True})
             # The ports first: the next process of this kernel wants them at once.
             for each in self._forwards:
                 await each.close()
+            if not self._exit.done() and self._stream is not None:
+                self._stream.channels.post({"kernel": self.request.run, "end": True})
             if code and words:
                 self._place.update(ready=False, message=words, failed=True)
                 self._say(words)
-            if self._returns is not None and not code:
+            if self._returns is not None:
                 self._write(RETURN + self._returns.to_json().encode())
             self._write(EXIT + str(code).encode())
         finally:
-            await tasks.stop(left, living, *self._fetches, *([self._versions] if self._versions else []))
+            await tasks.stop(left, living, returning, *self._fetches, *([self._versions] if self._versions else []))
             self._place.close()
             os.close(self.request.answer)
             os.close(self.request.lifeline)
@@ -110,6 +114,19 @@ class NearKernel:
         task = asyncio.create_task(portforward.join(channel, functools.partial(portforward.dial_thread, work)))
         self._fetches.add(task)
         task.add_done_callback(self._fetched)
+
+    async def _until_quiet(self) -> None:
+        """Return when the kernel is to go on here, and has answered all that the front end has sent.
+
+        What is under way when the sockets are closed would be lost; what comes later waits in the front end.
+        """
+        seen, since = -1, time.monotonic()
+        async for _ in Backoff(_QUIET_SECONDS / 5, _QUIET_SECONDS / 5):
+            passed = sum(each.traffic.sent + each.traffic.received for each in self._forwards)
+            if passed != seen or self._returns is None:
+                seen, since = passed, time.monotonic()
+            elif time.monotonic() - since > _QUIET_SECONDS:
+                return
 
     def _move(self, what: str) -> None:
         moved, origin = Moved.from_json(what), Moved.from_json(self.request.moved or Moved().to_json()).origin

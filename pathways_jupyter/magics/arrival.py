@@ -29,7 +29,11 @@ def arrive(what: str) -> None:
         try:
             if failed is not None:
                 raise failed
-            connection.screen.show(connection.card())
+            if connection.screen.in_place:
+                connection.move(connection.screen.new_output())
+                connection.draw()
+            else:
+                connection.screen.show(connection.card())
             connection.screen.show(saved.load(connection, {"name": about.save}))
             connection.need().saves.delete(about.save)
         except Exception as error:

@@ -76,11 +76,11 @@ def move(connection: NotebookSession, values: Values) -> View:
         moved.become_at_exit(chosen.argv(str(connection_file)), what)
     else:
         _send_home(machine, what)
-        moved.leave()
+        moved.leave(connection.shell)
     where = "on your machine" if is_beside else f"beside the chips ({chosen.cluster if chosen else ''})"
     raise KernelMoves(
         f"The next cell runs {where}, with {count(len(save.variables), 'variable')} ({size(save.nbytes)}).",
-        hint=f"Cells that wait behind this one do not run: run them again. {_again()}".strip(),
+        hint=f"Run again the cells that wait behind this one{_again()}.",
     )
 
 
@@ -125,7 +125,7 @@ def _lost(save: Save) -> str:
 
 
 def _again() -> str:
-    """Return which cells have to run again for what is code."""
+    """Return which other cells have to run again, as the end of a sentence: those for what is code."""
     variables = process.variables()
     made = [
         name
@@ -135,4 +135,4 @@ def _again() -> str:
     imported = [name for name, value in variables.items() if isinstance(value, ModuleType)]
     parts: list[Any] = [f"define {some(made)}"] if made else []
     parts += [f"import {some(imported)}"] if imported else []
-    return f"So do those that {' and '.join(parts)}." if parts else ""
+    return f", and those that {' and '.join(parts)}" if parts else ""

@@ -63,3 +63,35 @@ test('a kernel beside the chips is one of this JupyterLab, and so is its session
   await picture(page, 'beside-disconnected');
   await page.evaluate(() => window.jupyterapp.serviceManager.sessions.shutdownAll());
 });
+
+test('a notebook moves beside the chips and back, in the same panel', async ({ page }) => {
+  await newNotebook(page, 'Moves.ipynb');
+  const panel = await openPanel(page);
+  const last = page.locator('.jp-NotebookPanel:visible .jp-OutputArea-output').last();
+  await start(page, '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=1 --wait 60');
+  await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
+  await start(page, 'import jax.numpy as jnp\nx = jnp.arange(8.0)\nx.shape');
+  await expect(last).toContainText('(8,)');
+  await start(page, '%pathways move --yes');
+  await expect(last).toContainText('The next cell runs beside the chips (embedded cluster), with 1 variable');
+  await expect(section(panel, 'session')).toContainText('Its kernel runs beside the chips, in');
+  await picture(page, 'beside-moved');
+  await start(page, 'print("sum", float(x.sum()))');
+  await expect(last).toContainText('sum 28.0');
+  await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
+  await expect(section(panel, 'events')).toContainText('No tunnel: direct');
+  await picture(page, 'beside-arrived');
+
+  await start(page, '%pathways move --yes');
+  await expect(last).toContainText('The next cell runs on your machine, with 1 variable');
+  // A cell that comes at once is not run in the kernel that ends, and says so.
+  await expect(async () => {
+    await start(page, 'print("again", float(x.sum()))');
+    await expect(last).toContainText(/again 28.0|Run the cell again/);
+    await expect(last).toContainText('again 28.0', { timeout: 100 });
+  }).toPass();
+  await expect(section(panel, 'session')).not.toContainText('beside the chips');
+  await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
+  await picture(page, 'beside-back');
+  await page.evaluate(() => window.jupyterapp.serviceManager.sessions.shutdownAll());
+});

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 
 import pytest
 
@@ -36,7 +35,9 @@ def relays(cluster, name: str) -> list[str]:
 @pytest.fixture
 def foreign(cluster, tmp_path) -> str:
     """A kubeconfig from which nothing shows that it is the embedded cluster's."""
-    return shutil.copy(cluster.kubeconfig, tmp_path / "kubeconfig")
+    path = tmp_path / "kubeconfig"
+    path.write_text(f"{cluster.kubeconfig.read_text()}\n# Not a copy of that.\n")
+    return str(path)
 
 
 @pytest.mark.parametrize(("relay", "has"), [(None, True), (False, False)], ids=["default", "no-relay"])
