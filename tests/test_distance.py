@@ -64,8 +64,8 @@ def test_putting_data_of_a_new_shape_waits_for_one_round_trip(connected, link):
         waited = [each for each in traffic.exchanges if each.ended <= float(ended.text)]
         return Traffic(exchanges=waited).stages
 
-    # A renewal of the Lease or a ping may come right behind one of them; and in one of three, jaxlib asks for the layout,
-    # and with it stops the kernel, before the cell has ended.
+    # A renewal of the Lease or a ping may come right behind one of them. And in one of three, jaxlib asks for the
+    # layout, and so stops the kernel, before the cell has ended.
     waited_for_one = any(stages(columns) == 1 for columns in range(1, 13))
     link.shape()
     assert waited_for_one
