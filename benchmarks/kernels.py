@@ -81,14 +81,17 @@ class _Local:
         folder.mkdir(exist_ok=True)
         await manager.start_kernel(cwd=str(folder))
         kernel = cls(manager)
-        kernel._client = manager.client()
-        kernel._client.start_channels()
+        kernel._connect()
         try:
             await kernel._client.wait_for_ready(timeout=_SECONDS)
             yield kernel
         finally:
             kernel._client.stop_channels()
             await manager.shutdown_kernel()
+
+    def _connect(self) -> None:
+        self._client = self._manager.client()
+        self._client.start_channels()
 
     async def run(self, code: str, until: str = "") -> None:
         self._request = self._client.execute(code)
@@ -123,6 +126,9 @@ class _Local:
 
     async def restart(self) -> None:
         await self._manager.restart_kernel()
+        # New sockets, as a front end makes them: the last words of the old kernel would be taken for a sign of life.
+        self._client.stop_channels()
+        self._connect()
         await self._client.wait_for_ready(timeout=_SECONDS)
 
 

@@ -49,17 +49,6 @@ class Moved:
         return f'__import__("pathways_jupyter.magics.arrival", fromlist=["arrival"]).arrive({self.to_json()!r})'
 
 
-def become(argv: Sequence[str], moved: Moved) -> None:
-    """Replace this process's program at once.
-
-    Raises:
-      OSError: It cannot be started.
-    """
-    # An ignored signal stays ignored, and no child of the new program could be waited for.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.execve(argv[0], list(argv), {**os.environ, VARIABLE: moved.to_json()})
-
-
 def become_at_exit(argv: Sequence[str], moved: Moved) -> None:
     """Replace this kernel's program once its cell has been answered and its sockets are closed."""
     from ipykernel.kernelapp import IPKernelApp
@@ -68,7 +57,7 @@ def become_at_exit(argv: Sequence[str], moved: Moved) -> None:
 
     def at_exit() -> None:
         app.close()
-        become(argv, moved)
+        os.execve(argv[0], list(argv), {**os.environ, VARIABLE: moved.to_json()})
 
     def ended(_: object) -> None:
         # ipykernel ends its loop a moment later.
@@ -95,4 +84,7 @@ def return_to(moved: Moved, connection_file: str) -> None:
     """
     argv = list(moved.origin) or [sys.executable, "-m", "ipykernel_launcher", "-f", connection_file]
     argv = [each for each in argv if not each.startswith("--IPKernelApp.exec_lines")]
-    become([*argv, f"--IPKernelApp.exec_lines={[moved.line]!r}"], moved)
+    # An ignored signal stays ignored, and no child of the new program could be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.environ.pop(VARIABLE, None)
+    os.execv(argv[0], [*argv, f"--IPKernelApp.exec_lines={[moved.line]!r}"])

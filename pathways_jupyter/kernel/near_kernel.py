@@ -33,7 +33,7 @@ from pathways_jupyter.tunnel.portforward import Forward
 _PORT_SECONDS = 10.0
 """Longest wait for another process to leave a port of the connection file."""
 _QUIET_SECONDS = 0.5
-"""Longer than any round trip."""
+"""Longer than most round trips."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.2
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class NearKernel:
         self._near = near
         self._forwards: list[Forward] = []
         self._stream: LabStream | None = None
-        self._listens, self._ready = asyncio.Event(), asyncio.Event()
+        self._listens, self._ready, self._moves = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._exit: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._folder = SentFolder(request.directory)
         self._fetches: set[asyncio.Task[None]] = set()
@@ -74,6 +74,8 @@ class NearKernel:
         self._differs = self._sent = ""
         # What the kernel that takes its place on this machine does first.
         self._returns: Moved | None = None
+        # Bytes on the way to the front end before the answer to the cell that says so.
+        self._unanswered = 0
         self._place = PlaceFile(KernelPlace(request.kernel_id, near.name, where=near.where_here))
 
     async def run(self) -> None:
@@ -115,25 +117,31 @@ class NearKernel:
         self._fetches.add(task)
         task.add_done_callback(self._fetched)
 
+    @property
+    def _shell(self) -> Forward:
+        return self._forwards[SOCKETS.index("shell")]
+
     async def _until_quiet(self) -> None:
-        """Return when the kernel is to go on here, and has answered all that the front end has sent.
+        """Return when the kernel is to go on here, and has answered the cell that says so and all behind it.
 
         What is under way when the sockets are closed would be lost; what comes later waits in the front end.
         """
-        seen, since = -1, time.monotonic()
+        await self._moves.wait()
+        seen, since, traffic = -1, time.monotonic(), self._shell.traffic
         async for _ in Backoff(_QUIET_SECONDS / 5, _QUIET_SECONDS / 5):
-            passed = sum(each.traffic.sent + each.traffic.received for each in self._forwards)
-            if passed != seen or self._returns is None:
-                seen, since = passed, time.monotonic()
+            if seen != (seen := traffic.sent + traffic.received) or traffic.received == self._unanswered:
+                since = time.monotonic()
             elif time.monotonic() - since > _QUIET_SECONDS:
                 return
 
     def _move(self, what: str) -> None:
         moved, origin = Moved.from_json(what), Moved.from_json(self.request.moved or Moved().to_json()).origin
         where = {name: each for name, each in self._near.where_here.items() if each}
+        self._unanswered = self._shell.traffic.received
         # `local` names the cluster alone.
         where = {"local": True} if where.get("local") else where
         self._returns = dataclasses.replace(moved, settings={**moved.settings, **where}, origin=origin)
+        self._exit.get_loop().call_soon_threadsafe(self._moves.set)
 
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetches.discard(task)

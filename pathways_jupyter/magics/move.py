@@ -44,7 +44,7 @@ def move(connection: NotebookSession, values: Values) -> View:
 
     Raises:
       KernelMoves: The kernel ends after this cell, and the next one runs in the other.
-      PathwaysError: Nothing has changed.
+      PathwaysError: The notebook stays where it is; without its session if its machine could not be reached at the end.
     """
     if moved.leaves:
         raise KernelMoves("This kernel has moved, and ends at this moment.", hint="Run the cell again.")
@@ -54,6 +54,8 @@ def move(connection: NotebookSession, values: Values) -> View:
         raise ConfigError("Only a notebook's kernel moves.", hint="A script starts anew in the cluster.")
     machine = connection_file.with_name(fetch.SOCKET)
     is_beside = machine.exists()
+    if is_beside and name:
+        raise ConfigError("This kernel is beside the chips.", hint="%pathways move, without a name, goes back first.")
     chosen = None if is_beside else kernelspec.choose(name)
     if chosen is not None:
         # Before anything ends here: its pod may have to wait for a node.

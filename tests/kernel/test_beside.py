@@ -484,6 +484,32 @@ def test_a_kernel_that_is_shut_down_while_it_starts_does_not_run_on(added, besid
     wait_until(lambda: len(processes_there(added)) == 2)
 
 
+def test_widgets_completion_and_the_debugger_work(added, beside):
+    made = beside.run("import ipywidgets; slider = ipywidgets.IntSlider(); print(slider.comm.comm_id)")
+    update = {"comm_id": made.text.strip(), "data": {"method": "update", "state": {"value": 7}, "buffer_paths": []}}
+    client = beside.client
+    client.shell_channel.send(client.session.msg("comm_msg", update))
+    assert beside.run("print(slider.value)").text == "7\n"
+
+    asked = client.complete("ipywidgets.IntSl", 16)
+    while (reply := client.get_shell_msg(timeout=60))["parent_header"].get("msg_id") != asked:
+        pass
+    assert "IntSlider" in "".join(reply["content"]["matches"])
+
+    def debug(command, **arguments):
+        request = {"type": "request", "seq": 1, "command": command, "arguments": arguments}
+        message = client.session.msg("debug_request", request)
+        client.control_channel.send(message)
+        while (reply := client.get_control_msg(timeout=60))["parent_header"].get("msg_id") != message["msg_id"]:
+            pass
+        return reply["content"]
+
+    assert debug("initialize", clientID="test", adapterID="python")["success"]
+    assert debug("attach")["success"]
+    assert debug("debugInfo")["body"]["isStarted"]
+    assert debug("disconnect")["success"]
+
+
 def test_a_front_end_that_comes_later_shares_the_kernel(added, beside):
     beside.run("shared = 7")
     second = beside.manager.client()
