@@ -187,8 +187,11 @@ class Suspension:
                 hint=advice("Resume with as many slices as before, or {resume:--yes} goes without them."),
             )
 
-    def restore(self, slices: Sequence[Sequence[Any]], report: Report | None) -> None:
+    def restore(self, slices: Sequence[Sequence[Any]], report: Report | None) -> list[Any]:
         """Put the saved arrays, on these slices' devices now, where the old ones are; without those that do not fit.
+
+        Returns:
+          The arrays that are at the places of the saved ones now, for :meth:`follow`.
 
         Raises:
           PathwaysError: The bucket or the hosts failed; nothing was changed.
@@ -201,6 +204,15 @@ class Suspension:
         left = self.misfits(len(slices))
         left += [f"{array_type(each)}, whose place is gone" for each in self._arrays if id(each) not in done]
         self.left = f"{some(left)}; saved as {self.name}" if left else ""
+        return [new.get(id(each), each) for each in self._arrays]
+
+    def follow(self, slices: Sequence[Sequence[Any]], arrays: list[Any]) -> None:
+        """Look for these arrays at the next restore: those of :meth:`restore`, whose proxy was lost at its end.
+
+        On another number of slices they have no place any more, and stay saved by name.
+        """
+        if len(slices) == len(self._by_slice):
+            self._by_slice, self._arrays = [list(each) for each in slices], arrays
 
     def forget(self) -> None:
         """Delete what was saved, if all of it is back; a failure leaves it in the list of saves."""

@@ -26,13 +26,16 @@ from pathways_jupyter.base.google import open_bucket
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import CheckError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved import holders
 from pathways_jupyter.saved import saves as module
 from pathways_jupyter.saved.heap import LOCALS_CAN_BE_SET
 from pathways_jupyter.saved.holders import Holders
+from pathways_jupyter.saved.suspension import Suspension
 from pathways_jupyter.saved.values import UnsavableError
-from pathways_jupyter.session import client, protocol, registry
+from pathways_jupyter.session import client, clusters, protocol, registry
 from pathways_jupyter.session.kernel import process, spawn
 from pathways_jupyter.session.protocol import Method
 
@@ -533,6 +536,45 @@ def test_a_supervisor_that_dies_while_the_arrays_are_read_costs_none_of_them(ses
     session.resume()
     assert not session.is_suspended
     assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+
+
+def delete_proxy(session):
+    record = session.record
+    clusters.ask(record, lambda client, namespace: objects.delete(client, PODS, record.pod, namespace=namespace))
+
+
+def test_a_proxy_that_is_lost_as_the_arrays_are_back_costs_none_of_them(session, monkeypatch):
+    variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
+    name = session.suspend(variables).name
+    restore = Suspension.restore
+
+    def restore_and_lose(*arguments):
+        monkeypatch.undo()
+        restored = restore(*arguments)
+        delete_proxy(session)
+        wait_until(lambda: session.state == "suspended")
+        return restored
+
+    monkeypatch.setattr(Suspension, "restore", restore_and_lose)
+    with pytest.raises(SessionError, match=r"1 array \(16 bytes\).* still saved"):
+        session.resume()
+    assert (session.is_suspended, session.state) == (True, "suspended")
+    assert session.resume().left == ""
+    assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+    assert not session.is_suspended
+    assert not [each for each in session.saves.list() if each.name == name]
+
+
+def test_a_report_after_the_end_of_a_transfer_changes_nothing(session):
+    transferring = session.suspender._transferring(None)
+    report = transferring.__enter__()
+    report("write the arrays", Transfer(8, 16))
+    assert session.status().state == "suspending"
+    transferring.__exit__(None, None, None)
+    # A thread that reads or writes outlives an Interrupt for a moment.
+    report("write the arrays", Transfer(16, 16))
+    record = session.status()
+    assert (record.state, record.transfer) == ("connected", None)
 
 
 def test_what_a_generator_holds_is_kept_or_named_and_asked_for(session):

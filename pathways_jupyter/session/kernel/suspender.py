@@ -6,13 +6,16 @@ The new proxy is made by :meth:`.Session.resume`.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig
-from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, SuspendedArrays, Transfer
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.saved.suspension import Suspension
 from pathways_jupyter.session import client
@@ -49,6 +52,9 @@ class Suspender:
         record, suspension = self._side.record, self.present
         if self._side.is_over:
             return replace(record, state=SessionState.CLOSED)
+        if self._side.transfer is None and record.transfer is not None:
+            # Its supervisor does not know yet that it has ended.
+            record = replace(record, transfer=None)
         if suspension is None or record.state is SessionState.CLOSED:
             return record
         if record.saved is not None and record.state is not SessionState.LOST:
@@ -83,11 +89,21 @@ class Suspender:
             # Again: there may be fewer slices than were asked for.
             suspension.require(len(slices))
         with self._transferring(report) as report:
-            suspension.restore(slices, report)
+            arrays = suspension.restore(slices, report)
+        try:
+            answer = side.link.request(Method.RESTORED)
+            side.remember(answer)
+            is_back = SessionRecord.from_json(answer).saved is None
+        except PathwaysError:
+            # The proxy ends with its supervisor.
+            is_back = False
+        if not is_back:
+            suspension.follow(slices, arrays)
+            raise SessionError(
+                f"The proxy was lost at the moment when {suspension} were back. They are still saved.",
+                hint=advice("{resume} brings them back."),
+            )
         self.present = None
-        # A supervisor that has just died is reported by what needs it; the arrays are back.
-        with contextlib.suppress(PathwaysError):
-            side.remember(side.link.request(Method.RESTORED))
         suspension.forget()
         return suspension
 
@@ -155,12 +171,16 @@ class Suspender:
         Args:
           report: Called with the same.
         """
-        side = self._side
+        side, counting, is_over = self._side, threading.Lock(), False
 
         def reported(what: str, how_far: Transfer | str) -> None:
             if isinstance(how_far, Transfer):
-                side.transfer = how_far
-                side.link.notify(Method.TRANSFER, **asdict(how_far))
+                with counting:
+                    # A thread that reads may say so after an Interrupt has ended all.
+                    if is_over:
+                        return
+                    side.transfer = how_far
+                    side.link.notify(Method.TRANSFER, **asdict(how_far))
                 self.on_transfer()
             if report is not None:
                 report(what, how_far)
@@ -168,7 +188,11 @@ class Suspender:
         try:
             yield reported
         finally:
-            side.transfer = None
-            # Answered before the caller goes on, and finds the state that it is in then.
-            with contextlib.suppress(PathwaysError):
-                side.link.request(Method.TRANSFER, patience=client.ANSWER_SECONDS)
+            with interrupts.count_sigint(cleanup=True) as counter:
+                with counting:
+                    is_over, side.transfer = True, None
+                # Answered before the caller goes on, and finds the state that it is in then.
+                with contextlib.suppress(PathwaysError):
+                    side.link.request(Method.TRANSFER, patience=client.ANSWER_SECONDS)
+            if counter.take():
+                raise KeyboardInterrupt

@@ -289,8 +289,9 @@ class SessionLog:
     def resumed(self) -> None:
         """Transition from resuming to connected: the kernel has its saved arrays again."""
         saved = self.record.saved
-        self.update(saved=None, transfer=None)
+        # Without a proxy they are lost again, and what was saved is all that there is.
         if saved is not None and self.record.state is SessionState.RESUMING:
+            self.update(saved=None, transfer=None)
             self._settle(f"Resumed: {saved.amount}.")
 
     def forget_saved(self) -> None:
