@@ -65,11 +65,8 @@ def move(connection: NotebookSession, values: Values) -> View:
     if (lost := _lost(save)) and not values.get("yes") and not connection.screen.confirm(f"{lost} Move?"):
         current.saves.delete(save.name)
         return said("Not moved.")
-    settings = {
-        key: value
-        for key, value in protocol.config_to_json(current.config).items()
-        if value != protocol.config_to_json(ConnectConfig()).get(key) and key not in _OF_A_PLACE
-    }
+    given, defaults = (protocol.config_to_json(each) for each in (current.config, ConnectConfig()))
+    settings = {key: each for key, each in given.items() if each != defaults[key] and key not in _OF_A_PLACE}
     settings |= {"gcs_bucket": clusters.bucket(current.record)}
     what = Moved(settings, save.name, (sys.executable, *sys.orig_argv[1:]) if chosen else ())
     current.disconnect(process.variables())
