@@ -60,7 +60,10 @@ class _Kernel(Protocol):
         """Interrupt the cell that runs."""
 
     async def restart(self) -> None:
-        """Restart it, and return when it is ready."""
+        """Restart it, and return when it has answered."""
+
+    async def settle(self) -> None:
+        """Wait until its output arrives, too."""
 
 
 class _Local:
@@ -83,7 +86,7 @@ class _Local:
         kernel = cls(manager)
         kernel._connect()
         try:
-            await kernel._client.wait_for_ready(timeout=_SECONDS)
+            await kernel._answers()
             yield kernel
         finally:
             kernel._client.stop_channels()
@@ -92,6 +95,12 @@ class _Local:
     def _connect(self) -> None:
         self._client = self._manager.client()
         self._client.start_channels()
+
+    async def _answers(self) -> None:
+        await self._reply(self._client.kernel_info())
+
+    async def settle(self) -> None:
+        await self._client.wait_for_ready(timeout=_SECONDS)
 
     async def run(self, code: str, until: str = "") -> None:
         self._request = self._client.execute(code)
@@ -129,7 +138,7 @@ class _Local:
         # New sockets, as a front end makes them: the last words of the old kernel would be taken for a sign of life.
         self._client.stop_channels()
         self._connect()
-        await self._client.wait_for_ready(timeout=_SECONDS)
+        await self._answers()
 
 
 class _Page:
@@ -208,6 +217,9 @@ class _Page:
     async def interrupt(self) -> None:
         async with self._page.post(f"/api/kernels/{self._kernel}/interrupt"):
             pass
+
+    async def settle(self) -> None:
+        pass
 
     async def restart(self) -> None:
         await self._channels.close()
@@ -297,6 +309,7 @@ async def _measured(start: Any, settings: Mapping[str, str]) -> dict[str, float]
         await stack.enter_async_context(start())
         taken["start of a second kernel"] = time.perf_counter() - began
         taken["restart"] = await timed(kernel.restart())
+        await kernel.settle()
         root = str(Path(__file__).parents[1])
         await kernel.run(f"import sys; sys.path.insert(0, {root!r})")
         await kernel.run(_CODE["connect"].replace("{settings}", repr(dict(settings))))

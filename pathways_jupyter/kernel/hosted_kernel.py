@@ -15,11 +15,9 @@ from typing import Any
 from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kernel import differences, fetch
+from pathways_jupyter.kernel.zmq_handshake import SOCKETS
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
-
-SOCKETS = ("shell", "iopub", "stdin", "control", "hb")
-"""Sockets of a kernel, numbered from 1."""
 
 _READ_BYTES = 256 * 1024
 _LISTEN_SECONDS = 60.0
@@ -63,12 +61,17 @@ class HostedKernel:
         self._process: asyncio.subprocess.Process | None = None
         self._ends = False
         self._last = ""
+        self._listening = asyncio.Event()
         self.carried: set[StreamChannel] = set()
         """The near end's channels to it."""
 
-    def socket(self, name: str) -> str:
-        """Return the path of one of the kernel's sockets."""
-        return f"{self._directory}/k-{SOCKETS.index(name) + 1}"
+    def _socket(self, name: str) -> str:
+        return f"{self._directory}/k-{list(SOCKETS).index(name) + 1}"
+
+    async def listening(self, name: str) -> str:
+        """Return the path of one of the kernel's sockets once it listens, or has ended."""
+        await self._listening.wait()
+        return self._socket(name)
 
     async def run(self) -> None:
         """Run the kernel; post ``ready`` when it listens, and ``exit`` once all its output is on its way."""
@@ -97,8 +100,9 @@ class HostedKernel:
     async def _open_fetch(self) -> StreamChannel:
         return self.channels.open({"kernel": self.run_id, "fetch": True})
 
-    def remove_files(self) -> None:
+    def remove(self) -> None:
         """Remove its sockets, once it has ended or cannot begin."""
+        self._listening.set()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _write_connection_file(self) -> str:
@@ -114,7 +118,7 @@ class HostedKernel:
 
     @property
     def _listens(self) -> bool:
-        return all(os.path.exists(self.socket(name)) for name in SOCKETS)
+        return all(os.path.exists(self._socket(name)) for name in SOCKETS)
 
     def signal(self, number: int) -> None:
         """Send a signal to the kernel and its children."""
@@ -139,6 +143,7 @@ class HostedKernel:
         versions = asyncio.create_task(asyncio.to_thread(differences.versions, self._setup["packages"]))
         async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_LISTEN_SECONDS)):
             if self._listens:
+                self._listening.set()
                 self._spares.prepare()
                 self._post({"ready": True, "versions": await versions})
                 return

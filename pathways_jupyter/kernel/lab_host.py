@@ -23,6 +23,7 @@ from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kernel import received
 from pathways_jupyter.kernel.hosted_kernel import HostedKernel, SpareKernels, folder_of
+from pathways_jupyter.kernel.zmq_handshake import KernelConnection
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.tunnel import portforward
@@ -30,7 +31,7 @@ from pathways_jupyter.tunnel.local_connection import LocalConnection
 from pathways_jupyter.tunnel.multiplexer import Multiplexer, StreamChannel
 from pathways_jupyter.tunnel.relay import sockets
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Changes when the two ends no longer understand each other."""
 
 _QUEUED_BYTES = 64 * 1024 * 1024
@@ -152,7 +153,7 @@ class _Guest:
         except OSError as error:
             self.channels.post({"kernel": name, "exit": 1, "last": f"it cannot be started: {error}"})
         finally:
-            kernel.remove_files()
+            kernel.remove()
             del self._kernels[name]
 
     def _accept(self, channel: StreamChannel, request: dict[str, Any]) -> None:
@@ -163,7 +164,8 @@ class _Guest:
         try:
             if kernel is not None:
                 kernel.carried.add(channel)
-            await portforward.join(channel, functools.partial(self._dial, kernel, request))
+            local = KernelConnection if "socket" in request else LocalConnection
+            await portforward.join(channel, functools.partial(self._dial, kernel, request), local)
         except (OSError, ClusterError) as error:
             # A front end tries again, many times in the moment after its kernel's end.
             logger.debug("no connection to %s: %s", request, error)
@@ -177,7 +179,7 @@ class _Guest:
             await portforward.dial_thread(functools.partial(received.receive, directory=folder), protocol)
             return
         if kernel is not None:
-            path = kernel.socket(request["socket"])
+            path = await kernel.listening(request["socket"])
         elif "session" in request and (record := await asyncio.to_thread(registry.read, request["session"])):
             path = record.socket
         elif "port" in request:

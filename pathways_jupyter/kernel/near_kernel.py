@@ -20,10 +20,10 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kernel import EXIT, RETURN, differences, fetch
 from pathways_jupyter.kernel.folder import SentFolder
 from pathways_jupyter.kernel.handover import KernelRequest
-from pathways_jupyter.kernel.hosted_kernel import SOCKETS
 from pathways_jupyter.kernel.lab_host import PROTOCOL
 from pathways_jupyter.kernel.moved import Moved
 from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
+from pathways_jupyter.kernel.zmq_handshake import SOCKETS, FrontEndConnection
 from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.session import registry
 from pathways_jupyter.tunnel import portforward
@@ -64,7 +64,7 @@ class NearKernel:
         self._near = near
         self._forwards: list[Forward] = []
         self._stream: LabStream | None = None
-        self._listens, self._ready, self._moves = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._listens, self._begun, self._moves = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._exit: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._folder = SentFolder(request.directory)
         self._fetches: set[asyncio.Task[None]] = set()
@@ -119,7 +119,7 @@ class NearKernel:
 
     @property
     def _shell(self) -> Forward:
-        return self._forwards[SOCKETS.index("shell")]
+        return self._forwards[list(SOCKETS).index("shell")]
 
     async def _until_quiet(self) -> None:
         """Return when the kernel is to go on here, and has answered the cell that says so and all behind it.
@@ -173,9 +173,9 @@ class NearKernel:
                 "machine": registry.this_host(),
             }
             stream.channels.post({"setup": {**about, "protocol": PROTOCOL}})
+            self._begun.set()
             # Beside its start; cells wait for both.
             starting = asyncio.create_task(self._start())
-            starting.add_done_callback(lambda _: self._ready.set())
             either: set[asyncio.Future[Any]] = {self._exit, stream.ended}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not self._exit.done():
@@ -234,7 +234,8 @@ class NearKernel:
         for name in SOCKETS:
 
             async def open_channel(name: str = name) -> StreamChannel:
-                await self._ready.wait()
+                # The pod's end waits until the kernel listens.
+                await self._begun.wait()
                 assert self._stream is not None
                 channel = self._stream.channels.open({"kernel": self.request.run, "socket": name})
                 if name == "shell":
@@ -248,7 +249,11 @@ class NearKernel:
             async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_PORT_SECONDS)):
                 try:
                     forward = await portforward.listen(
-                        None, path=path, port=0 if is_file else port, open_stream=open_channel
+                        None,
+                        path=path,
+                        port=0 if is_file else port,
+                        open_stream=open_channel,
+                        local=functools.partial(FrontEndConnection, socket=name),
                     )
                     break
                 except ClusterError:

@@ -49,6 +49,8 @@ Stream = Carrier | ResumableStream | StreamChannel
 """The other side of one local connection: a carrier, a stream that has many in turn, or a channel of a stream."""
 OpenStream = Callable[[], Awaitable[Stream]]
 """Opens a stream to the pod; raises ClusterError."""
+MakeConnection = Callable[[Callable[[LocalConnection], None]], LocalConnection]
+"""Makes the object for a local connection, which is called with it once that is there."""
 
 
 class Forward:
@@ -203,11 +205,16 @@ async def carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> Non
         await tasks.stop(*directions)
 
 
-async def join(stream: Stream, dial: Callable[[Callable[[], LocalConnection]], Awaitable[object]]) -> None:
+async def join(
+    stream: Stream,
+    dial: Callable[[Callable[[], LocalConnection]], Awaitable[object]],
+    local: MakeConnection = LocalConnection,
+) -> None:
     """Carry bytes between a stream and a local connection that `dial` makes, until one of them ends; close both.
 
     Args:
       dial: Connects with the protocol that it is given.
+      local: Makes the object for the connection.
 
     Raises:
       OSError: There is no local connection.
@@ -215,13 +222,13 @@ async def join(stream: Stream, dial: Callable[[Callable[[], LocalConnection]], A
     """
     accepted: asyncio.Future[LocalConnection] = asyncio.get_running_loop().create_future()
     try:
-        await dial(functools.partial(LocalConnection, accepted.set_result))
-        local = await accepted
+        await dial(functools.partial(local, accepted.set_result))
+        connection = await accepted
         try:
-            await carry(local, stream, Traffic())
-            await local.end(broken=False)
+            await carry(connection, stream, Traffic())
+            await connection.end(broken=False)
         except BaseException:
-            local.abort()
+            connection.abort()
             raise
     finally:
         stream.close()
@@ -243,7 +250,7 @@ async def listen(
     on_failure: Callable[[ClusterError], None] | None = None,
     traffic: Traffic | None = None,
     open_stream: OpenStream | None = None,
-    local: Callable[[Callable[[LocalConnection], None]], LocalConnection] = LocalConnection,
+    local: MakeConnection = LocalConnection,
 ) -> Forward:
     """Listen on a unix socket (`path`), or on a TCP port of this machine.
 
