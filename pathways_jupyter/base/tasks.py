@@ -276,6 +276,7 @@ def abandonable(
     stop_seconds: float = 0.0,
     interrupted: Callable[[Value | None], BaseException] = lambda result: KeyboardInterrupt(),
     watch: Callable[[Callable[[BaseException], None]], AbstractContextManager[object]] = contextlib.nullcontext,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Value:
     """Run `work` in a daemon thread, as it may block where no interrupt reaches it; return its result.
 
@@ -288,6 +289,7 @@ def abandonable(
       stop_seconds: Longest wait for the work after an interrupt.
       interrupted: Returns the error to raise after an interrupt, for the work's result, or None if it has not ended.
       watch: Context manager over the wait. It gets a function that ends the wait with an error, from any thread.
+      meanwhile: Called on this thread while `work` runs; it is short.
 
     Raises:
       KeyboardInterrupt: Interrupted, or what `interrupted` returns; the thread goes on by itself.
@@ -314,6 +316,7 @@ def abandonable(
 
         with watch(fail):
             threading.Thread(target=run, name=name, daemon=True).start()
+            meanwhile()
             waiting.wait_for(lambda: results or errors or failures or waiting.count, seconds)
             if waiting.count and stop is not None:
                 threading.Thread(target=stop, name=f"{name}-stop", daemon=True).start()

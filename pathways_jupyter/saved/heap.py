@@ -12,14 +12,14 @@ import gc
 import sys
 import threading
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-_PART = 20_000
-"""Objects whose references are looked at together: those of all would take a hundred megabytes for a moment."""
+_PART = 2_000
+"""Objects whose references are looked at together: each by itself would take a second, in Python."""
 LOCALS_CAN_BE_SET = sys.version_info >= (3, 13)
 """The variables of a function that has begun can be set from outside, since PEP 667."""
 _OPTIMIZED = 1
@@ -89,46 +89,65 @@ def objects_of(kinds: tuple[type, ...]) -> list[Any]:
 class Heap:
     """The objects of this process and their references, as of now; it keeps all of them, so drop it soon."""
 
-    def __init__(self, objects: list[Any], ids: np.ndarray, holders: np.ndarray) -> None:
-        order = np.argsort(ids)
-        self._objects, self._ids, self._holders = objects, ids[order], holders[order]
+    def __init__(self, parts: list[_Part]) -> None:
+        self._parts = parts
 
     @classmethod
     def now(cls) -> Heap:
         """Return the heap of this moment."""
         # It must not be among its own objects, or all of them would stay until it is collected; so it is made last.
-        objects = gc.get_objects()
-        known, begin = set(map(id, objects)), 0
-        ids, holders = [], []
-        while begin < len(objects):
-            untracked: dict[int, Any] = {}
-            referents, end = _referents if begin else gc.get_referents, len(objects)
-            for start in range(begin, end, _PART):
-                part = objects[start : min(start + _PART, end)]
-                flat, counts = [], []
-                for each in part:
-                    # One list at a time: the collector would look through many, again and again.
-                    held = referents(each)
-                    flat += held
-                    counts.append(len(held))
-                ids.append(np.fromiter(map(id, flat), np.int64, len(flat)))
-                holders.append(np.repeat(np.arange(start, start + len(part)), counts))
-                kinds = {kind for kind in set(map(type, flat)) if issubclass(kind, _CONTAINERS)}
-                untracked |= {
-                    id(each): each for each in flat if type(each) in kinds and id(each) not in known and _may_hold(each)
-                }
-            objects += untracked.values()
-            known |= untracked.keys()
-            begin = end
-        return cls(objects, np.concatenate(ids), np.concatenate(holders))
+        objects, parts = gc.get_objects(), []
+        known, referents = _sorted_ids(objects), gc.get_referents
+        while objects:
+            untracked: list[Any] = []
+            for start in range(0, len(objects), _PART):
+                holders = objects[start : start + _PART]
+                flat = referents(*holders)
+                held = dict(zip(map(id, flat), flat, strict=True))
+                ids = _sorted_ids(held.values())
+                parts.append(_Part(holders, ids))
+                strangers = [held[number] for number in ids[~_are_in(ids, known)].tolist()]
+                kinds = {kind for kind in set(map(type, strangers)) if issubclass(kind, _CONTAINERS)}
+                untracked += [each for each in strangers if type(each) in kinds and _may_hold(each)]
+            # What several parts hold is there several times.
+            objects = list({id(each): each for each in untracked}.values())
+            known, referents = np.sort(np.concatenate((known, _sorted_ids(objects)))), _referents
+        return cls(parts)
 
     def holders(self, held: Mapping[int, Any]) -> Iterator[tuple[Any, Any]]:
         """Yield each reference to one of these objects, given by their ids: the holder, and what it holds."""
-        ids = np.fromiter(held, np.int64, len(held))
-        begins, ends = np.searchsorted(self._ids, ids), np.searchsorted(self._ids, ids, "right")
-        for number, begin, end in zip(held, begins.tolist(), ends.tolist(), strict=True):
-            for holder in self._holders[begin:end].tolist():
-                yield self._objects[holder], held[number]
+        ids = np.sort(np.fromiter(held, np.int64, len(held)))
+        for part in self._parts:
+            if (some := ids[_are_in(ids, part.ids)]).size:
+                for number, holders in part.holders(some):
+                    for holder in holders:
+                        yield holder, held[number]
+
+
+class _Part:
+    """Some objects, and the sorted ids of what any of them holds: most parts hold nothing of what is looked for."""
+
+    def __init__(self, objects: list[Any], ids: np.ndarray) -> None:
+        self._objects, self.ids = objects, ids
+        # Each reference by itself: what is held, and the number of its holder.
+        self._references: tuple[np.ndarray, np.ndarray] | None = None
+
+    def holders(self, ids: np.ndarray) -> Iterator[tuple[int, list[Any]]]:
+        """Yield each of these ids, and the objects that hold it, as often as they do."""
+        if self._references is None:
+            flat, counts = [], []
+            for each in self._objects:
+                # One list at a time: the collector would look through many, again and again.
+                held = _referents(each)
+                flat += held
+                counts.append(len(held))
+            found = np.fromiter(map(id, flat), np.int64, len(flat))
+            order = np.argsort(found)
+            self._references = found[order], np.repeat(np.arange(len(counts)), counts)[order]
+        found, holders = self._references
+        begins, ends = np.searchsorted(found, ids), np.searchsorted(found, ids, "right")
+        for number, begin, end in zip(ids.tolist(), begins.tolist(), ends.tolist(), strict=True):
+            yield number, [self._objects[holder] for holder in holders[begin:end].tolist()]
 
 
 class FewReferrers:
@@ -157,5 +176,24 @@ def _may_hold(container: Any) -> bool:
     return not isinstance(container, np.ndarray) or bool(container.dtype == object)
 
 
-def _referents(holder: Any) -> list[Any]:
-    return list(holder.flat) if isinstance(holder, np.ndarray) else gc.get_referents(holder)
+def _referents(*holders: Any) -> list[Any]:
+    if not any(isinstance(each, np.ndarray) for each in holders):
+        return gc.get_referents(*holders)
+    return [
+        held
+        for holder in holders
+        for held in (holder.flat if isinstance(holder, np.ndarray) else gc.get_referents(holder))
+    ]
+
+
+def _sorted_ids(objects: Collection[Any]) -> np.ndarray:
+    ids = np.fromiter(map(id, objects), np.int64, len(objects))
+    ids.sort()
+    return ids
+
+
+def _are_in(ids: np.ndarray, those: np.ndarray) -> np.ndarray:
+    """Return of each of these sorted ids whether it is among the others, which are sorted as well."""
+    if not those.size:
+        return np.zeros(len(ids), bool)
+    return those[np.minimum(np.searchsorted(those, ids), len(those) - 1)] == ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import sys
 import types
 import weakref
@@ -190,6 +191,13 @@ def _is_jaxs(holder: Any) -> bool:
         return holder.module.partition(".")[0] in _JAX
     code = next(getattr(holder, name) for name in ("gi_code", "cr_code", "ag_code") if hasattr(holder, name))
     return any(f"/{each}/" in code.co_filename for each in _JAX)
+
+
+def are_held(arrays: Sequence[Any]) -> bool:
+    """Return whether anything holds one of these arrays besides this sequence."""
+    # A new object's count shows which references this makes itself.
+    usual, *counts = (sys.getrefcount(each) for each in itertools.chain((object(),), arrays))
+    return any(each > usual for each in counts)
 
 
 class Placed:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -254,6 +254,7 @@ class Saves:
         resize: Resize | None = None,
         *,
         classes: MutableMapping[int, str] | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> dict[str, Any]:
         """Return the variables of `name` with their arrays on `devices`, the session's.
 
@@ -261,6 +262,7 @@ class Saves:
           report: Called with the progress, on another thread.
           resize: Put the arrays on this number of slices; there is None for one that does not fit.
           classes: Gets the classes that other pytrees had, by the id of the dictionary with their leaves.
+          meanwhile: Called while the hosts read.
 
         Raises:
           PathwaysError: There is no such save, it is damaged or of another version, or does not fit the devices.
@@ -279,7 +281,7 @@ class Saves:
             raise AssertionError
 
         with _explained(f"{name} cannot be loaded"):
-            variables, of_leaves = tasks.abandonable(read, name="pathways-load")
+            variables, of_leaves = tasks.abandonable(read, name="pathways-load", meanwhile=meanwhile)
         if classes is not None:
             classes.update(of_leaves)
         return variables

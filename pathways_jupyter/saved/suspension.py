@@ -197,10 +197,19 @@ class Suspension:
           PathwaysError: The bucket or the hosts failed; nothing was changed.
         """
         devices, resize = [device for each in slices for device in each], self._resize(len(slices))
-        read = self._saves.load(self.name, devices, report, resize)[ARRAYS]
+        placed: list[on_devices.Placed] = []
+
+        def search() -> None:
+            placed.append(on_devices.Placed(self._by_slice, self._arrays))
+
+        read = self._saves.load(self.name, devices, report, resize, meanwhile=search)[ARRAYS]
         new = {id(old): array for old, array in zip(self._arrays, read, strict=True) if array is not None}
         del read
-        done = on_devices.Placed(self._by_slice, self._arrays).move(slices, new)
+        done = placed.pop().move(slices, new)
+        if on_devices.are_held(self._arrays):
+            # Another thread has put one elsewhere meanwhile, or what holds it cannot be changed.
+            search()
+            done |= placed.pop().move(slices, new)
         left = self.misfits(len(slices))
         left += [f"{array_type(each)}, whose place is gone" for each in self._arrays if id(each) not in done]
         self.left = f"{some(left)}; saved as {self.name}" if left else ""

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import signal
+import sys
 import threading
 import time
 
@@ -20,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 from sigint_tracer import sigint_at
 from waits import wait_until
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import CapacityError, ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Transfer
 from pathways_jupyter.base.google import open_bucket
@@ -461,6 +463,28 @@ def test_suspending_and_resuming_are_states_with_how_far_it_is(session, monkeypa
     ]
     assert happened[-1].message == "Resumed: 4 arrays (16.4 kB)."
     assert suspended == happened[1].data.get("since", happened[1].at)
+
+
+def test_an_array_comes_back_where_a_thread_has_put_it_while_it_was_read(session):
+    here, there, main = {"x": jax.device_put(np.arange(8.0), session.devices()[3])}, {}, threading.get_ident()
+
+    def move(what, how_far):
+        if isinstance(how_far, Transfer) and here:
+            # So that it is not where the search has found it.
+            wait_until(lambda: is_in(interrupts.__name__, sys._current_frames()[main]))
+            there["x"] = here.pop("x")
+
+    session.suspend({"here": here, "there": there})
+    session.resume(report=move)
+    assert there["x"].devices() == {session.devices()[3]}
+    assert np.array_equal(there["x"], np.arange(8.0))
+
+
+def is_in(module, frame):
+    """Whether a stack is in a function of this module."""
+    while frame is not None and frame.f_globals["__name__"] != module:
+        frame = frame.f_back
+    return frame is not None
 
 
 @pytest.fixture
