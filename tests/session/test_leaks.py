@@ -111,8 +111,16 @@ class Kernel:
 
         return self.client.execute_interactive(textwrap.dedent(code), timeout=DEADLINE, output_hook=output)["content"]
 
-    def ok(self, code: str, on_output: Callable[[str], Any] = lambda text: None) -> None:
-        answer = self.run(code, on_output)
+    def ok(self, code: str, when: str = "", then: Callable[[], Any] = lambda: None) -> None:
+        """Run a cell, and call `then` once it has printed `when`."""
+        called = []
+
+        def look(text: str) -> None:
+            # More may be printed after it, if only the end of its line.
+            if when in text and not called:
+                called.append(then())
+
+        answer = self.run(code, look)
         assert answer["status"] == "ok", "\n".join(answer.get("traceback", ()))
 
     def interrupted(self, code: str, when: str) -> float:
@@ -255,7 +263,7 @@ def sigkill_to_the_supervisor(kernel: Kernel, cluster: LocalCluster) -> float:
 def sigkill_to_the_supervisor_while_disconnecting(kernel: Kernel, cluster: LocalCluster) -> float:
     pid = registry.read(kernel.session).pid
     moment = time.monotonic()
-    kernel.ok("print('now', flush=True)\ns.disconnect()", lambda text: "now" in text and _kill(pid))
+    kernel.ok("print('now', flush=True)\ns.disconnect()", "now", lambda: _kill(pid))
     return moment
 
 
@@ -275,7 +283,7 @@ def api_server_restarts_while_connected(kernel: Kernel, cluster: LocalCluster) -
 def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: LocalCluster) -> float:
     restarting = threading.Thread(target=cluster.restart_api)
     moment = time.monotonic()
-    kernel.ok("print('now', flush=True)\ns.disconnect()", lambda text: restarting.start() if "now" in text else None)
+    kernel.ok("print('now', flush=True)\ns.disconnect()", "now", restarting.start)
     restarting.join()
     return moment
 
