@@ -40,7 +40,7 @@ INTERRUPTS ?= 1000
 SEED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-local subset wheel hub dist release-check ui pictures soak programs lint format bench docs clean
+.PHONY: help demo lab test test-thorough test-local subset wheel hub dist release-check ui pictures soak programs lint format bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,14 +53,18 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 	@echo "The embedded cluster ends after 30 minutes without use, or with: $(BIN)/pathways-jupyter local down"
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
-test: $(VENV)/.test ## Run the tests that a change must pass (about 25 minutes on two cores; WORKERS=)
+test: $(VENV)/.test ## Run the tests that a change must pass (about 7 minutes on two cores; WORKERS=)
 	$(RUN_TESTS)
+
+test-thorough: $(VENV)/.test ## Run the other tests of the product, of four seconds and more each: deaths, silences, restarts, whole programs (about 12 minutes)
+	$(RUN_TESTS) -m thorough
 
 test-local: $(VENV)/.test ## Run the tests of the embedded cluster itself, for a change of pathways_jupyter/local (about 3 minutes)
 	$(RUN_TESTS) tests/local
 
 subset: $(VENV)/.test ## Run the tests that touch JAX, with another Python: make subset VENV=.venv-newer PYTHON=python3.13
 	$(RUN_TESTS) $(JAX_TESTS)
+	$(RUN_TESTS) -m thorough $(JAX_TESTS)
 
 wheel: $(VENV)/.test $(NODE_MODULES) ## Install the wheel into empty and older environments, and as Binder does, and use it there (Chromium)
 	$(WITH_NODE) $(BIN)/pytest -m wheel
@@ -71,8 +75,8 @@ hub: $(VENV)/.test $(BIN)/configurable-http-proxy ## Run a JupyterHub for two us
 dist: .venv-release/.installed ## Build sdist and wheel from a clone of HEAD into dist/, check them, and rehearse their upload (TAG=)
 	.venv-release/bin/python tools/make_dist.py
 
-release-check: lint test test-local ui docs wheel hub dist ## All that a release must pass and this machine can run: all tests also with another Python (NEWER=)
-	$(if $(NEWER),$(MAKE) test test-local VENV=.venv-newer PYTHON=$(NEWER),@echo "Not run: another Python, which NEWER=python3.13 names.")
+release-check: lint test test-thorough test-local ui docs wheel hub dist ## All that a release must pass and this machine can run: all tests also with another Python (NEWER=)
+	$(if $(NEWER),$(MAKE) test test-thorough test-local VENV=.venv-newer PYTHON=$(NEWER),@echo "Not run: another Python, which NEWER=python3.13 names.")
 
 ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
 	cd labextension && $(WITH_NODE) jlpm build:prod

@@ -41,6 +41,7 @@ if sys.platform == "linux":
 CONNECT = 'import pathways_jupyter; session = pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1")'
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("initializes", [False, True], ids=["plain", "pathwaysutils"])
 def test_a_program_under_run_has_what_a_connected_process_has(machine, cluster, initializes):
     printed = {}

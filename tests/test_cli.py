@@ -163,6 +163,7 @@ def test_a_cluster_that_does_not_run_has_a_status_of_its_own(machine):
     assert "pathways-jupyter local up" in status.stdout
 
 
+@pytest.mark.thorough
 def test_everything_about_the_cluster_is_there_for_programs_too(machine):
     name = ("--name", "spoken")
     up = json.loads(machine.cli("local", "up", "--tpu", "tpuv5e:2x2=1", "--json", *name).stdout)
@@ -252,6 +253,7 @@ def connected(machine, at):
         assert process.returncode == 0
 
 
+@pytest.mark.thorough
 def test_who_names_no_cluster_means_that_of_the_only_session(machine, connected):
     assert connected in machine.cli("slices").stdout
     assert "2/2 Pathways Slices Now Ready" in machine.cli(*WHOLE).stdout
@@ -260,6 +262,7 @@ def test_who_names_no_cluster_means_that_of_the_only_session(machine, connected)
     assert machine.cli("slices", "--context", "nowhere").returncode == 1
 
 
+@pytest.mark.thorough
 def test_a_session_that_was_ended_is_printed_as_it_is_now(machine, connected):
     (record,) = json.loads(machine.cli("sessions", "--json").stdout)
     assert (record["id"], record["state"]) == (connected, "connected")
@@ -284,6 +287,7 @@ def test_a_shell_completes_ids_of_sessions(machine, connected):
         assert offered.stdout.splitlines() == [f"plain,{connected}"], offered.stderr
 
 
+@pytest.mark.thorough
 def test_a_notebook_that_is_not_connected_means_the_only_session_too(machine, connected, shared_notebook):
     shared_notebook.run("%load_ext pathways_jupyter")
     shown = shared_notebook.run("%pathways slices")
@@ -357,6 +361,7 @@ def test_the_embedded_cluster_is_named_where_no_cluster_is_set_up(machine, share
     assert "gcloud container clusters get-credentials" in shared_notebook.run("%pathways slices").shown
 
 
+@pytest.mark.thorough
 def test_a_killed_session_is_cleaned_after_a_look(machine, at):
     script = (
         "import os, signal, sys, pathways_jupyter\n"

@@ -54,6 +54,7 @@ with pathways_jupyter.connect(local=True, expected_tpu_instances={"tpuv6e:2x2": 
 """
 
 
+@pytest.mark.thorough
 def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
@@ -67,6 +68,7 @@ def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
             machine.cli("local", "down", "--yes", **own)
 
 
+@pytest.mark.thorough
 def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_use(machine):
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = dataclasses.replace(machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": home})
@@ -135,6 +137,7 @@ def slices_of(machine):
     return json.loads(machine.cli("local", "status", "--json").stdout)["instances"]
 
 
+@pytest.mark.thorough
 def test_what_can_never_be_is_refused_before_slices_are_added(machine, cluster):
     before = slices_of(machine)
     line = ("run", "--local", "--quiet", "--tpu")
@@ -153,6 +156,7 @@ def test_what_can_never_be_is_refused_before_slices_are_added(machine, cluster):
     assert slices_of(machine) == before
 
 
+@pytest.mark.thorough
 def test_slices_are_added_beside_those_that_are_held_and_go_again_if_connecting_fails(machine):
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = dataclasses.replace(machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": home})

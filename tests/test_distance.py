@@ -49,6 +49,7 @@ def connected(request, notebook, link, tmp_path):
     assert notebook.run("%pathways disconnect").status == "ok"
 
 
+@pytest.mark.thorough
 def test_putting_data_of_a_new_shape_waits_for_one_round_trip(connected, link):
     link.shape(delay=DELAY_SECONDS)
 
@@ -75,6 +76,7 @@ def test_putting_data_of_a_new_shape_waits_for_one_round_trip(connected, link):
 # reconnect removes the old proxy first; then it looks through the process for what is on its devices, half a second and
 # more on a busy one, while keepalives pass that nothing waits for: without it, ten were measured. A disconnect ends
 # when the Job's deletion is accepted: it owns all else.
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", ["--relay", "--no-relay", "--relay --wait 60"])
 def test_connect_and_disconnect_wait_for_few_round_trips(options, notebook, link, tmp_path):
     connect = f"connect --tpu tpuv6e:2x2=1 {options} --kubeconfig {link.write(tmp_path / 'kubeconfig')}"
@@ -95,6 +97,7 @@ def test_connect_and_disconnect_wait_for_few_round_trips(options, notebook, link
     assert all(fewest[each] <= most[each] for each in most), fewest
 
 
+@pytest.mark.thorough
 def test_a_suspend_and_a_resume_wait_for_few_round_trips_however_many_arrays(notebook, link, cluster, tmp_path):
     storage = Storage.read(Path(cluster).with_name(runtime_files.STORAGE))
     variables = "".join(f"%env {name}={value}\n" for name, value in storage.variables.items())
@@ -141,6 +144,7 @@ def open_prepared(open_notebook, link, tmp_path):
 
 
 # As above without the handshakes.
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", ["--relay", "--no-relay", "--relay --wait 60"])
 def test_a_prepared_connect_uses_the_connections_that_are_open(options, open_prepared, link):
     stages, connections = [], []
@@ -159,6 +163,7 @@ def test_a_prepared_connect_uses_the_connections_that_are_open(options, open_pre
     assert min(connections) <= 2, connections
 
 
+@pytest.mark.thorough
 def test_a_prepared_connect_outlives_the_end_of_the_connections_that_were_open(open_prepared, link):
     notebook = open_prepared()
     link.reset()
@@ -280,6 +285,7 @@ def test_a_session_and_the_doctor_show_the_round_trip(cluster, machine, tmp_path
 _UPLOAD = r"last upload (\d+(?:\.\d+)?) Mbit/s at \d\d:\d\d:\d\d"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("link", [20 * 125_000], indirect=True, ids=["20 Mbit/s"])
 @pytest.mark.parametrize("connected", ["--relay", "--no-relay"], indirect=True)
 def test_status_and_the_doctor_show_the_rate_of_the_last_upload(connected, link, machine, tmp_path):

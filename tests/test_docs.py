@@ -119,6 +119,7 @@ def test_the_python_on_the_page_of_settings_runs(machine, cluster):
     assert done.stdout.startswith("Session ")
 
 
+@pytest.mark.thorough
 async def test_the_role_in_the_permissions_is_enough_to_connect(cluster, machine):
     account = {"kind": "ServiceAccount", "name": "jane", "namespace": "default"}
     binding = {"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "pathways-jupyter-user"}, "subjects": [account]}

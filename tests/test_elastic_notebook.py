@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from kernel_transport import ipc
 
+pytestmark = pytest.mark.thorough
+
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebooks" / "04-elastic.ipynb"
 
 

@@ -72,6 +72,7 @@ def test_what_keeps_notebooks_from_one_is_marked_and_explained(machine, made):
     assert "accepts only clients with ALTS" in shown
 
 
+@pytest.mark.thorough
 def test_to_attach_to_one_whose_proxy_cannot_find_its_service_fails_with_the_reason(machine, made):
     """Long before the default limit of five minutes, which nothing here is given."""
     refused = machine.cli("run", "--local", "--job", "of-toolk", "--", sys.executable, "-c", COUNT)
@@ -82,6 +83,7 @@ def test_to_attach_to_one_whose_proxy_cannot_find_its_service_fails_with_the_rea
     assert "jobset.sigs.k8s.io/coordinator" in refused.stderr, "what to do"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", ["--wait", "--timeout"])
 def test_a_port_that_does_not_open_is_reported_and_waited_for_within_the_limit(machine, made, limit):
     ran = machine.cli("run", "--local", "--job", "of-closed", limit, "6", "--", sys.executable, "-c", COUNT)

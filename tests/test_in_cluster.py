@@ -93,6 +93,7 @@ async def first_line(client, name):
     raise AssertionError("\n".join(said))
 
 
+@pytest.mark.thorough
 async def test_a_pod_connects_directly_and_its_proxy_ends_with_it(admin, notebook_pod):
     said = await notebook_pod("direct")
     assert (said["total"], said["platform"]) == (45.0, "tpu")

@@ -178,6 +178,7 @@ def restart_api(machine, *options: str) -> None:
     assert restarted.returncode == 0, restarted.stdout + restarted.stderr
 
 
+@pytest.mark.thorough
 def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, machine, link, kubeconfig, token):
     # Connections reset, as by a load balancer.
     link.reset()
@@ -335,6 +336,7 @@ f = jax.jit(lambda x: x + 1)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ends", ["disconnect", "reconnect"])
 def test_a_call_that_stops_the_whole_kernel_in_a_silence_is_ended_by_the_terminal(
     ends, notebook, machine, kubeconfig, link

@@ -134,6 +134,7 @@ def test_a_program_runs_on_the_slices_of_a_job(machine, people, job):
     assert people.state(JOB) == "Running"
 
 
+@pytest.mark.thorough
 def test_a_notebook_learns_what_becomes_of_its_job_and_attaches_again(people, notebook):
     with people.job(headless("pausing")):
         assert notebook.run("%pathways connect --job pausing --local").status == "ok"
@@ -161,6 +162,7 @@ def test_a_job_that_was_resumed_this_moment_is_not_taken_for_suspended(people):
             assert people.resume_and_find("resumed").job.state == "Running"
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_attached_to_says_so_and_what_to_do(people, notebook):
     assert "There is no job nowhere" in notebook.run("%pathways connect --job nowhere --local").shown
     with people.job(training("own", "python", "-c", "0")):

@@ -156,6 +156,7 @@ def test_a_slice_that_uses_up_its_restarts_fails_the_job(kubectl, job):
     assert "backoff limit" in message
 
 
+@pytest.mark.thorough
 def test_a_job_can_be_suspended_and_resumed(kubectl, job):
     made = training("paused", *python(DEVICES))
     made["metadata"]["annotations"] = {"pathways-jupyter/start-suspended": "true"}
@@ -192,6 +193,7 @@ print("answer", int(write(jax.device_put(np.array(41), cpus[0]))))
 """
 
 
+@pytest.mark.thorough
 def test_googles_colocated_sample_runs_on_its_own_sidecar(kubectl, job):
     """It names a head that does not exist, in JAX_BACKEND_TARGET; its image is not here. The command is ours."""
     made = copy.deepcopy(COLOCATED_PYTHON)
@@ -203,6 +205,7 @@ def test_googles_colocated_sample_runs_on_its_own_sidecar(kubectl, job):
     assert "answer 42" in kubectl.log(name)
 
 
+@pytest.mark.thorough
 def test_a_users_init_container_ends_before_pathways_programs_start(kubectl, job):
     made = training("prepared", *python(DEVICES))
     data = {"name": "data", "image": "python:3.12", "command": python("print('prepared')")}
@@ -229,6 +232,7 @@ def test_an_elastic_job_has_three_slices(kubectl, job):
     assert "devices 12 slices [0, 1, 2] tpu" in kubectl.log(name)
 
 
+@pytest.mark.thorough
 def test_a_head_can_run_beside_its_workers(kubectl, job):
     made = training("beside", *python(DEVICES), slices=2)
     made["spec"]["controller"]["deploymentMode"] = "colocate_head_with_workers"

@@ -103,6 +103,7 @@ async def until_gone(client, *kinds):
             await watch.until_gone(client, kind, namespace="default", labels=labels)
 
 
+@pytest.mark.thorough
 async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine, admin):
     def cli(*arguments, timeout=DEADLINE):
         return asyncio.to_thread(machine.cli, "lab", *arguments, "--local", "--name", "jane", timeout=timeout)

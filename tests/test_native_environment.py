@@ -37,6 +37,7 @@ def test_connect_survives_flags_for_tpus_and_says_where_they_belong(notebook, ma
     assert notebook.run("import jax; print(float(jax.numpy.arange(8.0).sum()))").text.strip() == "28.0"
 
 
+@pytest.mark.thorough
 def test_flags_that_are_set_when_jax_has_read_its_own_stop_no_connect(notebook):
     notebook.run("import jax; jax.devices()")
     connected = notebook.run(f"import os\nos.environ['XLA_FLAGS'] = '{TPU_FLAG}'\n{CONNECT}")
@@ -100,6 +101,7 @@ def test_variables_of_jax_that_it_cannot_read_are_said_before_anything_is_create
     assert sessions(machine) == []
 
 
+@pytest.mark.thorough
 def test_the_older_name_of_a_platform_keeps_nothing_on_this_machine(notebook, machine):
     notebook.run("import os; os.environ['JAX_PLATFORM_NAME'] = 'cpu'")
     assert notebook.run(CONNECT).status == "ok"

@@ -77,6 +77,7 @@ def saved(*sources):
 CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
 
 
+@pytest.mark.thorough
 def test_a_saved_notebook_reads_in_the_order_of_its_cells(execute):
     done = execute(saved(CONNECT, "%pathways slices", "%pathways events", "%pathways status", "%pathways disconnect"))
     connect, slices, events, status, disconnect = done.cells
@@ -101,6 +102,7 @@ def test_a_saved_notebook_reads_in_the_order_of_its_cells(execute):
     assert places == sorted(places)
 
 
+@pytest.mark.thorough
 def test_a_notebook_whose_kernel_was_killed_claims_nothing_of_today(execute):
     from nbclient.exceptions import DeadKernelError
 
@@ -164,6 +166,7 @@ def test_01_connect_is_true(executed):
     assert "CpuDevice" in text(cells["after"])
 
 
+@pytest.mark.thorough
 def test_02_colocated_is_true(executed):
     cells = executed("02-colocated.ipynb")
     assert "[host 0] hello from" in text(cells["first"])
@@ -179,6 +182,7 @@ def test_02_colocated_is_true(executed):
     assert "JAX is as it was before" in text(cells["disconnect"])
 
 
+@pytest.mark.thorough
 def test_03_jobs_is_true(executed):
     cells = executed("03-jobs.ipynb")
     assert "numSlices: 2" in text(cells["new"])
@@ -207,6 +211,7 @@ def test_05_multihost_is_true(executed):
     assert "output_slice_0001_worker_0000.txt slice 1 worker 0 of 1" in text(cells["logs"])
 
 
+@pytest.mark.thorough
 def test_06_profile_is_true(executed):
     cells = executed("06-profile.ipynb")
 
@@ -225,6 +230,7 @@ def test_06_profile_is_true(executed):
         assert "Profile of 8 chips" in text(cells[name])
 
 
+@pytest.mark.thorough
 def test_07_suspend_goes_on_where_it_was(executed):
     cells = executed("07-suspend.ipynb")
     first = float(text(cells["train"]))

@@ -45,6 +45,7 @@ def on_google(machine, cluster):
         yield dataclasses.replace(machine, environ={**machine.environ, **environ})
 
 
+@pytest.mark.thorough
 def test_the_guides_example_runs_in_a_script(on_google):
     done = on_google.python("-c", EXAMPLE + SEE)
     assert (done.returncode, done.stderr) == (0, "")

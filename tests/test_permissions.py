@@ -384,6 +384,7 @@ def lab_of(name: str) -> manifests.LabSpec:
     return manifests.LabSpec(name=f"lab-{name}", namespace=names.DEFAULT_NAMESPACE, image=image)
 
 
+@pytest.mark.thorough
 async def test_a_lab_needs_what_is_documented_and_nothing_else(cluster):
     person = Person(cluster, "lara", as_rules(documented_grants() | documented_grants(LAB)))
     spec = lab_of("lara")
@@ -674,6 +675,7 @@ async def test_a_job_that_is_not_there_is_said_to_be_missing_without_the_permiss
 # All Roles.
 
 
+@pytest.mark.thorough
 async def test_slices_are_taken_from_a_silent_session_with_the_documented_role_and_it_learns_of_it(cluster):
     """Also what is refused without an error: the note for the one who comes back would be lost."""
     holder, taker = (Person(cluster, each, as_rules(documented_grants())) for each in ("hugo", "tess"))

@@ -158,6 +158,7 @@ def notebooks(machine, kueue, sessions, opened):
     wait_until(lambda: not kueue.jobs("sessions") and not kueue.workloads("sessions"))
 
 
+@pytest.mark.thorough
 def test_connecting_waits_in_the_queue_and_an_interrupt_leaves_nothing(kueue, notebooks):
     first, second = notebooks
     assert first.run(CONNECT).status == "ok"
@@ -179,6 +180,7 @@ def test_connecting_waits_in_the_queue_and_an_interrupt_leaves_nothing(kueue, no
     wait_until(lambda: not kueue.jobs("sessions") and not kueue.workloads("sessions"))
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_is_killed_in_the_queue_leaves_nothing(kueue, notebooks):
     first, second = notebooks
     assert first.run(CONNECT).status == "ok"
@@ -188,6 +190,7 @@ def test_a_kernel_that_is_killed_in_the_queue_leaves_nothing(kueue, notebooks):
     wait_until(lambda: len(kueue.jobs("sessions")) == len(kueue.workloads("sessions")) == 1)
 
 
+@pytest.mark.thorough
 def test_a_session_that_kueue_evicts_says_for_whom_and_comes_back_through_the_queue(kueue, notebooks):
     first, second = notebooks
     assert first.run(f"{CONNECT} --priority low").status == "ok"
@@ -211,6 +214,7 @@ def test_a_queue_or_a_priority_that_is_not_there_is_refused_before_anything_is_m
     assert not kueue.jobs("nowhere")
 
 
+@pytest.mark.thorough
 def test_a_session_waits_in_the_queue_only_as_long_as_it_said(machine, kueue, notebooks):
     first, second = notebooks
     assert first.run(CONNECT).status == "ok"
@@ -219,6 +223,7 @@ def test_a_session_waits_in_the_queue_only_as_long_as_it_said(machine, kueue, no
     wait_until(lambda: len(kueue.jobs("sessions")) == 1)
 
 
+@pytest.mark.thorough
 def test_a_service_waits_for_quota_and_its_sessions_are_counted_for_its_queue(machine, kueue, open_notebook):
     kueue.queue("services", {"google.com/tpu": 4, "cpu": 99, "memory": "1T"})
     spare = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=2", "--spare", "tpuv6e:2x2=2", "--json")

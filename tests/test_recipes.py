@@ -27,6 +27,7 @@ def shown_by_each_block(notebook, page):
         yield ran.text
 
 
+@pytest.mark.thorough
 def test_what_is_used_on_each_chip_and_what_a_program_needs(connected):
     failed = connected.run("import jax; jax.devices()[0].memory_stats()")
     assert "MemoryStats" in failed.shown
@@ -36,6 +37,7 @@ def test_what_is_used_on_each_chip_and_what_a_program_needs(connected):
     assert re.search(r"\(262144, 4, \d{6}\)", needs)
 
 
+@pytest.mark.thorough
 def test_prints_and_nan_are_seen_by_every_recipe(connected):
     define = "import jax\n@jax.jit\ndef f(x):\n    jax.debug.print('{}', x)\n    return x\n"
     refused = connected.run(f"{define}f(jax.numpy.ones(3)).block_until_ready()")
@@ -63,6 +65,7 @@ def test_hosts_read_their_own_files_of_the_bucket(connected):
     assert "[32.0, 160.0]" in batches
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["linalg.eig", "linalg.eigvals", "roots"])
 def test_what_jax_has_not_for_tpus_works_on_the_kernels_cpu(connected, name):
     argument = "np.ones(3)" if name == "roots" else "np.eye(3)"

@@ -182,6 +182,7 @@ def alone(machine, shared):
     wait_until(lambda: json.loads(machine.cli("sessions", "--json", **shared).stdout) == [])
 
 
+@pytest.mark.thorough
 def test_reconnecting_starts_the_embedded_cluster_again_where_it_has_ended(machine):
     with small_cluster(machine) as environ:
         done = machine.python("-c", RECONNECT, timeout=DEADLINE, **environ)
@@ -194,6 +195,7 @@ def test_a_script_that_ends_while_jax_is_imported_waits_for_that(machine):
     assert (done.returncode, done.stdout) == (0, "still imports: False\n"), done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("imports", ["", IMPORTING], ids=["", "while JAX is imported"])
 def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path, imports):
     """And it stays a KeyboardInterrupt, which a program around it expects."""

@@ -111,6 +111,7 @@ with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1"):
 """
 
 
+@pytest.mark.thorough
 def test_taken_slices_are_found_before_a_proxy_is_made_and_fewer_can_be_taken(machine, home):
 
     # By its kubeconfig, it is a cluster to which connecting adds nothing.
@@ -121,6 +122,7 @@ def test_taken_slices_are_found_before_a_proxy_is_made_and_fewer_can_be_taken(ma
     assert json.loads(done.stdout)[1:] == [4, [0]], done.stderr
 
 
+@pytest.mark.thorough
 def test_a_service_on_tainted_nodes_runs_as_the_account_that_it_was_given(machine, home):
     import asyncio
 
@@ -204,6 +206,7 @@ service("delete", "team", "--yes")
 """
 
 
+@pytest.mark.thorough
 def test_users_move_to_another_service_with_a_save_and_outlive_one_that_is_deployed_again(machine, home):
     deployed = machine.cli("service", "deploy", "team", "--tpu", "tpuv5e:4x4", "--local", **home)
     assert deployed.returncode == 0, deployed.stderr

@@ -22,6 +22,7 @@ def notebooks(cluster, open_notebook):
     return three
 
 
+@pytest.mark.thorough
 def test_two_kernels_hold_a_slice_each_and_a_third_sees_who_holds_what(notebooks, machine, cluster):
     for notebook in notebooks[:2]:
         assert "sum 28 chips 4" in notebook.run(COMPUTE).text

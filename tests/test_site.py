@@ -44,6 +44,7 @@ def test_the_tutorial_runs_as_it_is_written(cluster, notebook):
     assert "rows" in disconnected.text
 
 
+@pytest.mark.thorough
 def test_the_examples_of_colocated_run_as_they_are_written(cluster, notebook):
     # The tutorial has taken a slice down, which heals.
     connected = notebook.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2 --wait 60")
@@ -76,6 +77,7 @@ def bash(machine, lines):
     return ran.stdout + ran.stderr
 
 
+@pytest.mark.thorough
 def test_the_first_job_of_the_page_about_jobs_runs(cluster, machine):
     lines = re.search(r"```sh\n(.*?)```", (DOCS / "jobs.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     said = bash(machine, lines)
@@ -104,6 +106,7 @@ def project(machine, tmp_path):
         assert made.cli("local", "down", "--yes").returncode == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_the_page_from_an_empty_project_and_back_runs_with_gcloud_recorded(project, open_notebook):
     machine, recorded = project

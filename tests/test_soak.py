@@ -22,6 +22,7 @@ def test_a_round_of_the_leak_matrix_ends_with_a_table():
     assert "| kernel SIGKILL" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "door", ["api", *(pytest.param(each, marks=pytest.mark.soak) for each in ("records", "kubeconfigs"))]
 )

@@ -35,6 +35,7 @@ WRITE, READ = "write the arrays", "read the arrays"
 
 Report = Callable[[str, Transfer | str], None]
 """Called with what is done at the moment, and how far it is; empty where that is not known. On any thread."""
+_Piece = TypeVar("_Piece")
 _Begun = TypeVar("_Begun")
 _Done = Callable[[int, int], None]
 """Called with the bytes that are done, and with all: first, and after each piece."""
@@ -169,6 +170,10 @@ def read(
     begun = _at_once(begin, [piece for piece, _ in pieces])
     for (piece, _), (arrays, _) in zip(pieces, begun, strict=True):
         made |= zip(piece, arrays, strict=True)
+    kinds = {
+        (each.sharding.shard_shape(each.shape), each.dtype, each.sharding.memory_kind): each for each in made.values()
+    }
+    _at_once(_ask_layout, list(kinds.values()))
     _wait([future for _, future in begun], [nbytes for _, nbytes in pieces], done)
     for number, each in described.items():
         if from_plain := _plain_form(str(each["dtype"]))[1]:
@@ -176,6 +181,17 @@ def read(
         made[number] = shardings.typed(made[number], weak_type=weak[number], committed=bool(each["committed"]))
     by_index: dict[int, Any] = jax.block_until_ready(made)
     return by_index
+
+
+def _ask_layout(array: Any) -> None:
+    """Ask the proxy how an array lies in memory, which jaxlib keeps.
+
+    Otherwise it asks before the first program with such an array, with Python's lock held, and before JAX 0.12 a proxy
+    that is lost at that moment ends the process.
+    """
+    # Not known to each server; that the proxy is lost shows where the arrays are waited for.
+    with contextlib.suppress(Exception):
+        _ = array._pjrt_layout
 
 
 def _pieces(arrays: Mapping[int, Any], on: Mapping[int, Any]) -> list[tuple[dict[int, Any], int]]:
@@ -199,9 +215,9 @@ def _pieces(arrays: Mapping[int, Any], on: Mapping[int, Any]) -> list[tuple[dict
     return pieces
 
 
-def _at_once(begin: Callable[[Mapping[int, Any]], _Begun], pieces: Sequence[Mapping[int, Any]]) -> list[_Begun]:
-    """Call `begin` for each piece, on several threads, because each call waits for three round trips to the proxy."""
-    waiting: queue.SimpleQueue[tuple[Mapping[int, Any], Future[_Begun]]] = queue.SimpleQueue()
+def _at_once(call: Callable[[_Piece], _Begun], pieces: Sequence[_Piece]) -> list[_Begun]:
+    """Call `call` for each piece, on several threads, because each call waits for round trips to the proxy."""
+    waiting: queue.SimpleQueue[tuple[_Piece, Future[_Begun]]] = queue.SimpleQueue()
     futures: list[Future[_Begun]] = [Future() for _ in pieces]
     for each in zip(pieces, futures, strict=True):
         waiting.put(each)
@@ -211,7 +227,7 @@ def _at_once(begin: Callable[[Mapping[int, Any]], _Begun], pieces: Sequence[Mapp
             while True:
                 piece, future = waiting.get_nowait()
                 try:
-                    future.set_result(begin(piece))
+                    future.set_result(call(piece))
                 except BaseException as error:
                     future.set_exception(error)
 

@@ -196,4 +196,5 @@ def _are_in(ids: np.ndarray, those: np.ndarray) -> np.ndarray:
     """Return of each of these sorted ids whether it is among the others, which are sorted as well."""
     if not those.size:
         return np.zeros(len(ids), bool)
-    return those[np.minimum(np.searchsorted(those, ids), len(those) - 1)] == ids
+    found: np.ndarray = those[np.minimum(np.searchsorted(those, ids), len(those) - 1)] == ids
+    return found

@@ -33,6 +33,7 @@ def only(*names: str) -> list[str]:
     return [word for name in names for word in ("--only", name)]
 
 
+@pytest.mark.thorough
 def test_every_promise_holds_on_the_embedded_cluster_and_the_report_has_no_secrets(machine, cluster):
     code, checks = accept(machine, "--local", "--destructive", "--yes")
     assert {name: outcome for name, (outcome, _) in checks.items()} == {each.name: "passed" for each in CHECKS}, checks
@@ -49,6 +50,7 @@ def test_every_promise_holds_on_the_embedded_cluster_and_the_report_has_no_secre
         assert secret not in report
 
 
+@pytest.mark.thorough
 def test_what_cannot_run_is_skipped_and_says_why(machine, cluster):
     chosen = only("all-reduce", "interruption", "slice-lost")
     code, checks = accept(machine, "--local", "--tpu", "tpuv6e:2x2=1", "--no-relay", "--destructive", "--yes", *chosen)
@@ -66,6 +68,7 @@ def watched():
         yield made
 
 
+@pytest.mark.thorough
 def test_the_documented_role_is_enough_for_all_but_the_loss_of_a_slice(machine, watched):
     kubeconfig = watched.kubeconfig("alice", documented_rules(USER))
     chosen = only("colocated", "interruption", "slice-lost", "kernel-killed", "lease")

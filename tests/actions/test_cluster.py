@@ -129,6 +129,7 @@ def grown(tmp_path):
     assert embedded.down()
 
 
+@pytest.mark.thorough
 def test_slices_that_an_interrupted_connect_adds_go_again_wherever_it_is_interrupted(grown):
     config, shrinks = grown
     for line in itertools.count(1):

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 
+import pytest
 import yaml
 from pathways_jobs import headless, training
 from waits import wait_until
@@ -100,6 +101,7 @@ def until_shown(machine, name, said):
     return shown
 
 
+@pytest.mark.thorough
 def test_a_failed_job_says_its_reason_first_and_its_events_in_their_order(machine, cluster):
     raising = "import time\ndef load():\n    raise ValueError('no data in ' + 'x' * 100)\nprint('loading')\nload()"
     for name, program in (("raising", raising), ("exiting", "raise SystemExit(3)")):
@@ -265,6 +267,7 @@ def test_the_log_of_a_program_whose_init_container_failed_says_that(machine, clu
         machine.cli("job", "delete", "unfetched", "--yes", "--local")
 
 
+@pytest.mark.thorough
 def test_jobs_from_a_notebook(machine, shared_notebook, cluster):
     assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
     cell = yaml.safe_dump(training("celled", "python", "-c", "print('from a cell')"), sort_keys=False)

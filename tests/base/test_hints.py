@@ -172,6 +172,7 @@ def test_an_option_without_a_value_becomes_true_in_a_script():
             assert word(each.name, "", Face.SCRIPT) == f"{each.name}=True"
 
 
+@pytest.mark.thorough
 def test_what_names_a_magic_or_an_option_of_connect_is_advice():
     """A hint that is a plain text is the same in every face."""
     # Every command that asks has --yes.

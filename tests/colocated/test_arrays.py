@@ -23,6 +23,7 @@ z = jax.make_array_from_single_device_arrays(x.shape, x.sharding, [s.data * 2 fo
 """
 
 
+@pytest.mark.thorough
 def test_each_host_sees_only_its_own_shards(x) -> None:
     found = values("[(s.index[0].start, s.data.tolist()) for s in x.addressable_shards]", inputs={"x": x})
     rows = np.asarray(x).tolist()

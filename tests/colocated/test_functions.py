@@ -209,6 +209,7 @@ def test_what_a_call_was_to_release_is_released_by_the_next_if_that_call_is_lost
     assert MEMORY.take_released([first, second]) == []
 
 
+@pytest.mark.thorough
 def test_a_dict_may_have_another_order_on_another_host(x) -> None:
     @colocated.function
     def made(array):

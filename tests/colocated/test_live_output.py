@@ -45,6 +45,7 @@ def test_a_hosts_pod_is_found_by_what_the_host_says_of_itself(of, expected) -> N
     assert pod_of(of, PODS) == expected
 
 
+@pytest.mark.thorough
 def test_the_logs_of_a_call_are_those_of_its_sessions_cluster_after_another_context_became_current(
     local_cluster, in_runtime, tmp_path, monkeypatch
 ) -> None:

@@ -150,6 +150,7 @@ OFTEN = {"a worker's container", "the session, from the sidebar"}
 """The losses of the default run, which has some others in tests of their own; `make soak` has all."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "what", [each if each in OFTEN else pytest.param(each, marks=pytest.mark.soak) for each in LOSSES]
 )
@@ -164,6 +165,7 @@ def test_a_loss_ends_the_cell_with_one_message(what, world, connected) -> None:
     assert not [text for text in connected.seen[first:] if re.match(r"✗ \d\d:\d\d:\d\d", text)]
 
 
+@pytest.mark.thorough
 def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_fixes_it(world, connected) -> None:
     request = begin(connected)
     lose, message = LOSSES["the proxy's pod"]
@@ -179,6 +181,7 @@ def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_fixe
     assert connected.run("%%colocated\n1").text.splitlines() == ["[hosts 0, 1] 1"]
 
 
+@pytest.mark.thorough
 def test_an_array_that_was_lost_is_named(connected) -> None:
     connected.run("import jax\nx = jax.numpy.arange(3)\ny = {'w': jax.device_put(x, jax.devices()[0])}")
     # Nothing is lost without a question.
@@ -195,6 +198,7 @@ def test_an_array_that_was_lost_is_named(connected) -> None:
         assert re.search(rf"{re.escape(inside)} (has no data any more|was lost)", cell.shown)
 
 
+@pytest.mark.thorough
 def test_loss_of_names_is_reported_also_when_the_supervisor_died(world, connected) -> None:
     request = begin(connected)
     lose, message = LOSSES["the supervisor"]
@@ -204,6 +208,7 @@ def test_loss_of_names_is_reported_also_when_the_supervisor_died(world, connecte
     assert "names of earlier cells are gone" in connected.run("%%colocated\n1").text
 
 
+@pytest.mark.thorough
 def test_where_no_cell_has_run_neither_a_new_session_nor_a_new_proxy_takes_names(connected) -> None:
     connected.run("%%colocated\nkept = 1")
     connected.run("%pathways disconnect")
@@ -216,6 +221,7 @@ def test_where_no_cell_has_run_neither_a_new_session_nor_a_new_proxy_takes_names
     assert "host 1" not in cell.text
 
 
+@pytest.mark.thorough
 def test_no_cell_on_other_slices_is_ended_by_a_lost_slice_which_is_reported_at_once_nor_by_cleaning_up(
     world, connected
 ) -> None:
@@ -229,6 +235,7 @@ def test_no_cell_on_other_slices_is_ended_by_a_lost_slice_which_is_reported_at_o
     assert "ended" not in "".join(connected.seen[first:])
 
 
+@pytest.mark.thorough
 def test_a_sidecar_that_dies_takes_no_other_hosts_process_along(connected) -> None:
     before = pids(connected)
     connected.run("%%colocated\nkept = 1")

@@ -11,6 +11,8 @@ from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.local import cluster
 from pathways_jupyter.service.images import sidecar_for
 
+pytestmark = pytest.mark.thorough
+
 INSTANCES = {"tpuv6e:2x2": 2}
 
 

@@ -81,6 +81,7 @@ def connected(local_cluster, request, tmp_path):
         yield session
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("connected", [[f"cloudpickle=={CLOUDPICKLE}"]], indirect=True)
 def test_versions_that_get_along_are_reported_once_component_by_component(connected) -> None:
     shown: list[str] = []

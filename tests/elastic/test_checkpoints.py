@@ -53,6 +53,7 @@ def train(path, data, *, steps, **more):
     return elastic.train_loop(step, first_state(), data, steps=steps, snapshots=snapshots, **more)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", [Data, Positioned])
 def test_another_process_goes_on_from_the_directory(session, tmp_path, source):
     check(train(tmp_path, source(), steps=25), 25)
@@ -151,6 +152,7 @@ def bucket():
         }
 
 
+@pytest.mark.thorough
 def test_a_bucket_keeps_the_last_ones_for_another_process(bucket):
     """In a process of its own, because TensorStore reads the variables once."""
     command = [sys.executable, "-c", BUCKET]
@@ -186,6 +188,7 @@ def refusing(bucket):
         thread.join()
 
 
+@pytest.mark.thorough
 def test_an_error_of_a_bucket_names_it_and_one_of_a_directory_is_the_directorys(refusing, tmp_path):
     command = [sys.executable, "-c", REFUSED_BUCKET]
     done = subprocess.run(

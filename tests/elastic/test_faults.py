@@ -92,6 +92,7 @@ def test_a_drained_node_takes_no_pods_until_it_is_healed_and_all_of_it_is_in_the
     assert noted[0].message.startswith("On purpose: the node of slice 1 was drained")
 
 
+@pytest.mark.thorough
 def test_a_fault_ends_also_when_the_process_that_injected_it_is_killed(session, ask):
     since = session.event_count
     killed = subprocess.run(

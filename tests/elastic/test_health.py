@@ -51,6 +51,7 @@ def test_without_a_session_the_devices_are_asked(session, take_down):
     faults.heal(session)
 
 
+@pytest.mark.thorough
 def test_the_functions_of_pathwaysutils_work_in_a_session_as_they_are(session, take_down):
     import jax
     from pathwaysutils.elastic import elastic as theirs

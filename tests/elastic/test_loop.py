@@ -16,6 +16,7 @@ from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session.kernel import process
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("source", "where"), [(Data, "notebook"), (Positioned, "hosts")])
 def test_a_run_that_loses_a_slice_continues_on_two(session, take_down, source, where):
     data, record = source(), Record()
@@ -99,6 +100,7 @@ def test_two_slices_at_once(session, take_down):
     check(elastic.train_loop(step, first_state(), data, steps=40), 40)
 
 
+@pytest.mark.thorough
 def test_the_batch_follows_the_slices_and_no_row_is_lost_or_used_twice(session, take_down):
     """Each row counts itself: the sum of all rows that were used says whether one was lost."""
     import jax.numpy as jnp

@@ -28,6 +28,7 @@ def make_manager(request, session):
     return Manager
 
 
+@pytest.mark.thorough
 def test_a_function_is_called_again_when_the_slice_is_back(make_manager, take_down):
     import jax
 
@@ -175,6 +176,7 @@ def test_a_slice_that_flaps_is_trusted_later_each_time(session, caplog):
         manager.health.wait_for(3, timeout=0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("in_job", [False, True], ids=["session", "job"])
 def test_a_worker_that_is_back_before_anyone_asks_was_lost_all_the_same(session, take_down, monkeypatch, in_job):
     """In a job no events say what happened; with a session they have said so before the error comes."""

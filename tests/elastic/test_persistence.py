@@ -15,6 +15,8 @@ import pytest
 
 from pathways_jupyter.local import cluster as local
 
+pytestmark = pytest.mark.thorough
+
 DEADLINE = 110.0
 TYPE = "tpuv6e:2x2"
 SUPPORT = Path(__file__).parents[1] / "support"

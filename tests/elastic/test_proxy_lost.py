@@ -29,6 +29,7 @@ def lose(session):
     return lose
 
 
+@pytest.mark.thorough
 def test_a_run_that_loses_its_proxy_goes_on_with_a_new_one(session, lose):
     data, record, pod = Data(), Record(), session.record.pod
     # A manager of the user's own; its devices are replaced.
@@ -97,6 +98,7 @@ def test_interrupted_while_it_reconnects_it_resumes_when_it_is_called_again(sess
     check(elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots), 30)
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_called_again_at_the_moment_of_a_loss_gets_a_new_proxy(session, lose, monkeypatch):
     """The connection is broken, and the session does not know it yet."""
     data, snapshots, state = Data(), elastic.Snapshots(), first_state()
@@ -113,6 +115,7 @@ def test_a_run_that_is_called_again_at_the_moment_of_a_loss_gets_a_new_proxy(ses
     assert any("A new proxy is connected" in event.message for event in result.record.events)
 
 
+@pytest.mark.thorough
 def test_a_run_whose_session_is_suspended_says_so_at_once(session):
     data = Data()
     data.at[7] = lambda: session.suspend({}, yes=True)

@@ -53,6 +53,7 @@ async def until(record, true):
     raise AssertionError(f"the session ended after {seen}")
 
 
+@pytest.mark.thorough
 def test_a_loss_is_in_the_sessions_log_and_the_run_with_its_end(session, take_down):
     record = Record()
 
@@ -83,6 +84,7 @@ def test_a_loss_is_in_the_sessions_log_and_the_run_with_its_end(session, take_do
     assert session.state in {SessionState.CONNECTED, SessionState.DEGRADED}
 
 
+@pytest.mark.thorough
 def test_a_short_call_does_not_take_the_place_of_the_training_before_it_and_both_are_listed(session):
     elastic.train_loop(count, {"n": np.int32(0)}, batches(), steps=40)
     manager = elastic.Manager()
@@ -129,6 +131,7 @@ def test_a_run_that_fails_is_shown_as_stopped_and_what_is_not_finite_as_unknown(
     assert run["ended"] is not None
 
 
+@pytest.mark.thorough
 def test_a_supervisor_that_never_answers_holds_nothing_up(session, tmp_path):
     """Events that cannot be sent are dropped; neither the steps nor the end of the run wait for them."""
     with socket.socket(socket.AF_UNIX) as deaf:
@@ -145,6 +148,7 @@ def test_a_supervisor_that_never_answers_holds_nothing_up(session, tmp_path):
         assert len(publisher._events) < 1000
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_run_is_sent_to_a_supervisor_that_is_starting_again(session, tmp_path):
     class Restarting:
         record = replace(session.record, socket=str(tmp_path / "s"))

@@ -25,6 +25,7 @@ def put(mesh, *spec):
     return jax.device_put(np.arange(48, dtype=np.float32).reshape(12, 4), sharding)
 
 
+@pytest.mark.thorough
 def test_what_is_replicated_over_slices_survives_one_and_what_is_sharded_does_not(mesh):
     three, two = mesh([0, 1, 2]), mesh([0, 2])
     replicated, sharded = put(three, None, "chip"), put(three, "slice", "chip")

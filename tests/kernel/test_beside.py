@@ -162,6 +162,7 @@ def test_its_session_is_a_session_of_this_machine_too(added, beside):
     assert "connected" not in beside.run("%pathways status").text.splitlines()[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", ["shut down", "killed"])
 def test_the_end_of_its_process_here_leaves_nothing_but_the_lab(end, added, open_notebook):
     notebook = open_notebook(manager=manager(added))
@@ -177,6 +178,7 @@ def test_the_end_of_its_process_here_leaves_nothing_but_the_lab(end, added, open
     assert nothing_left(added)
 
 
+@pytest.mark.thorough
 def test_a_near_end_that_a_logout_ends_ends_its_kernels(added, open_notebook):
     notebook = open_notebook(manager=manager(added))
     pid = int(notebook.run(f"{CONNECT}\nimport os; print('pid', os.getpid())").text.rpartition("pid ")[2])
@@ -186,6 +188,7 @@ def test_a_near_end_that_a_logout_ends_ends_its_kernels(added, open_notebook):
     assert nothing_left(added)
 
 
+@pytest.mark.thorough
 def test_a_near_end_that_is_killed_is_a_kernel_that_has_died(added, open_notebook):
     notebook = open_notebook(manager=manager(added))
     notebook.run(CONNECT)
@@ -213,6 +216,7 @@ def test_a_kernel_that_dies_says_how(end, code, said, added, open_notebook):
     assert said in place(added, notebook)["message"]
 
 
+@pytest.mark.thorough
 def test_the_end_of_the_lab_ends_its_kernels_and_sessions_here_too(added, open_notebook):
     notebook = open_notebook(manager=manager(added))
     notebook.run(CONNECT)
@@ -225,6 +229,7 @@ def test_the_end_of_the_lab_ends_its_kernels_and_sessions_here_too(added, open_n
     wait_until(lambda: have_ended([behind]))
 
 
+@pytest.mark.thorough
 def test_two_kernels_of_a_folder_with_many_files_have_all_of_them(added, machine):
     folder = machine.directory / "many"
     folder.mkdir()
@@ -297,6 +302,7 @@ def test_the_notebooks_folder_is_there_and_what_changes_is_sent_before_a_cell(ad
         starting.shutdown_kernel()
 
 
+@pytest.mark.thorough
 def test_what_the_notebook_imports_and_the_pod_lacks_is_said(added):
     folder = added.directory / "imports"
     folder.mkdir()
@@ -349,6 +355,7 @@ def test_files_that_a_cell_has_written_are_fetched(in_folder):
     assert "Nothing to fetch: 2 files there already." in notebook.run("%pathways fetch plots/*.png plots/deep").text
 
 
+@pytest.mark.thorough
 def test_a_fetch_changes_nothing_where_it_cannot(in_folder, tmp_path):
     notebook, folder = in_folder
     notebook.run("%load_ext pathways_jupyter")
@@ -385,6 +392,7 @@ def test_what_a_cell_has_changed_stays_until_it_is_changed_here(in_folder):
     wait_until(lambda: "changed here" in notebook.run("print(open('sent.txt').read())").text)
 
 
+@pytest.mark.thorough
 def test_an_interrupted_fetch_leaves_nothing_and_a_cut_is_waited_for(added, link, open_notebook):
     line, name = link
     folder = added.directory / f"cut-{os.urandom(3).hex()}"
@@ -407,6 +415,7 @@ def test_an_interrupted_fetch_leaves_nothing_and_a_cut_is_waited_for(added, link
     assert (folder / "random.bin").stat().st_size == 12_000_000
 
 
+@pytest.mark.thorough
 def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_notebook):
     notebook = open_notebook(directory=added.directory)
     pid = notebook.manager.provisioner.pid
@@ -447,6 +456,7 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
     assert notebook.run("print('x' in globals())").text == "False\n"
 
 
+@pytest.mark.thorough
 def test_a_second_kernel_and_a_restart_wait_for_no_connection(added, link, open_notebook):
     line, name = link
     first = open_notebook(manager=manager(added, name))
@@ -459,6 +469,7 @@ def test_a_second_kernel_and_a_restart_wait_for_no_connection(added, link, open_
     assert first.run("print('still')").text == "still\n"
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_follows_another_is_not_ended_with_what_the_first_has_left(added, open_notebook):
     first = open_notebook(manager=manager(added))
     first.manager.shutdown_kernel()
@@ -468,6 +479,7 @@ def test_a_kernel_that_follows_another_is_not_ended_with_what_the_first_has_left
     assert second.run("print(6 * 7)").text == "42\n"
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_is_shut_down_while_it_starts_does_not_run_on(added, beside):
     wait_until(lambda: len(processes_there(added)) == 2)
     short = manager(added)
@@ -484,6 +496,7 @@ def test_a_kernel_that_is_shut_down_while_it_starts_does_not_run_on(added, besid
     wait_until(lambda: len(processes_there(added)) == 2)
 
 
+@pytest.mark.thorough
 def test_widgets_completion_and_the_debugger_work(added, beside):
     made = beside.run("import ipywidgets; slider = ipywidgets.IntSlider(); print(slider.comm.comm_id)")
     update = {"comm_id": made.text.strip(), "data": {"method": "update", "state": {"value": 7}, "buffer_paths": []}}
@@ -524,6 +537,7 @@ def test_a_front_end_that_comes_later_shares_the_kernel(added, beside):
         second.stop_channels()
 
 
+@pytest.mark.thorough
 def test_a_cut_costs_no_line(added, link, open_notebook):
     line, name = link
     notebook = open_notebook(manager=manager(added, name))
@@ -570,6 +584,7 @@ def test_kernelspecs_are_listed_and_removed(added, machine):
     assert "There is no kernel 'other'" in missing.stderr
 
 
+@pytest.mark.thorough
 def test_a_program_that_runs_notebooks_uses_it(added, machine):
     notebook = machine.directory / "small.ipynb"
     cells = [{"cell_type": "code", "source": "6 * 7", "metadata": {}, "outputs": [], "execution_count": None}]
@@ -579,6 +594,7 @@ def test_a_program_that_runs_notebooks_uses_it(added, machine):
     assert "42" in done.stdout, done.stderr
 
 
+@pytest.mark.thorough
 def test_an_interrupt_reaches_a_cell_whose_output_fills_the_line(added, link, open_notebook):
     line, name = link
     notebook = open_notebook(manager=manager(added, name))

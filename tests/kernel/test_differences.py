@@ -21,6 +21,7 @@ def test_only_what_matters_is_said(here, there, said):
     assert differences.sentences(here, there) == said
 
 
+@pytest.mark.thorough
 def test_packages_are_those_of_the_cells_that_can_be_read(tmp_path):
     (tmp_path / "n.ipynb").write_text(
         '{"cells": [{"cell_type": "code", "source": ["!ls\\n", "import a.b, sys\\n", "from .c import d"]}]}'

@@ -151,6 +151,7 @@ async def test_a_cancelled_request_does_not_leave_the_plugin_running(tmp_path):
         os.kill(pid, 0)
 
 
+@pytest.mark.thorough
 async def test_a_plugin_that_hangs_is_named_with_its_timeout(tmp_path, monkeypatch):
     """The process that hangs is a child of the plugin, and keeps the output open after the plugin has ended."""
     monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 5)
@@ -180,6 +181,7 @@ async def test_a_plugin_that_prints_faster_than_is_read_is_cut_too(tmp_path):
             await plugin(tmp_path, body).authorization()
 
 
+@pytest.mark.thorough
 async def test_a_child_of_the_plugin_in_a_session_of_its_own_is_not_waited_for(tmp_path, monkeypatch):
     """It keeps the output open, and is not killed with the plugin."""
     monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 5)

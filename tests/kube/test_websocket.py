@@ -142,6 +142,7 @@ async def test_a_server_that_stops_answering_is_noticed(monkeypatch):
                 messages.close()
 
 
+@pytest.mark.thorough
 async def test_a_server_that_takes_data_slowly_is_not_dead(monkeypatch):
     """No ping is answered for far longer than a dead server may take: the answers come behind the data."""
     monkeypatch.setattr(websocket, "PING_SECONDS", 0.4)
@@ -190,6 +191,7 @@ async def test_pings_keep_an_idle_connection_alive(monkeypatch):
         messages.close()
 
 
+@pytest.mark.thorough
 async def test_a_ping_that_is_not_answered_is_followed_by_another_one(monkeypatch):
     """A process that was stopped finds its timer expired before it reads the answer, and a server may be busy."""
     monkeypatch.setattr(websocket, "PING_SECONDS", 0.3)

@@ -33,6 +33,7 @@ def own(machine, tmp_path_factory):
     wait_until(lambda: all(map(has_ended, left)))
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_of_its_size(own):
     assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=3", "--fast-heal").returncode == 0
     with contextlib.closing(Notebook(own)) as notebook:
@@ -64,6 +65,7 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_o
     assert json.loads(own.cli("sessions", "--json").stdout) == []
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_does_not_answer_is_reported_by_reconnect_and_not_waited_for(own):
     assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
     kubeconfig = own.cli("local", "kubeconfig").stdout.strip()
@@ -131,6 +133,7 @@ def test_reconnecting_to_another_cluster_that_is_away_says_why_and_not_after_min
         assert "is over" in notebook.run("%pathways disconnect").text
 
 
+@pytest.mark.thorough
 def test_a_connect_waits_for_an_api_server_that_is_being_restarted(own):
     assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
     up = json.loads(own.cli("local", "status", "--json").stdout)

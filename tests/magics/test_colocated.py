@@ -32,6 +32,7 @@ def lines(cell) -> list[str]:
     return [line for line in cell.text.splitlines() if line]
 
 
+@pytest.mark.thorough
 def test_arrays_go_in_and_come_back_as_variables(connected) -> None:
     connected.run("factor = 3")
     assert connected.run(DOUBLED).status == "ok"
@@ -259,6 +260,7 @@ def test_a_flood_is_cut(connected) -> None:
     assert len(cell.text) < 600_000
 
 
+@pytest.mark.thorough
 def test_many_lines_of_all_hosts_are_few_messages_and_a_small_part_of_the_file(connected) -> None:
     cell = connected.run("%%colocated\nfor number in range(200_000): print('line', number)")
     assert "more were printed" in cell.text
@@ -337,6 +339,7 @@ def test_options_and_commands_are_completed(connected) -> None:
     assert completed("%%colocated --in ") == [""]
 
 
+@pytest.mark.thorough
 def test_without_a_session_nothing_runs_anywhere(notebook) -> None:
     notebook.run("%load_ext pathways_jupyter")
     cell = notebook.run("%%colocated\nprint('here')")

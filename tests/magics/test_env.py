@@ -2,6 +2,10 @@
 
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.thorough
+
 CHILD = "import jax; print('child', jax.devices()[0].platform, len(jax.devices()), int(jax.numpy.arange(8).sum()))"
 LOAD = "%load_ext pathways_jupyter"
 CONNECT = "%pathways connect --local --tpu tpuv6e:2x2=1"

@@ -125,6 +125,7 @@ def test_the_traceback_of_an_error_that_is_its_own_cause_has_an_end(shell):
     assert ": round" in full.rstrip().splitlines()[-1]
 
 
+@pytest.mark.thorough
 def test_an_error_has_no_colours_where_they_are_not_wanted(machine, open_notebook):
     plain = open_notebook(dataclasses.replace(machine, environ={**machine.environ, "NO_COLOR": "1"}))
     notebook = open_notebook()

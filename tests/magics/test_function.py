@@ -9,6 +9,8 @@ import sys
 import holders
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 CONNECT = """
 import pathways_jupyter
 session = pathways_jupyter.connect(kubeconfig={kubeconfig!r}, tpu={{"tpuv6e:2x2": 2}}{more})

@@ -140,6 +140,7 @@ def sessions(machine):
     return json.loads(machine.cli("sessions", "--json").stdout)
 
 
+@pytest.mark.thorough
 def test_a_connect_that_is_run_again_shows_the_session_and_another_one_is_refused(undisturbed, machine):
     before = sessions(machine)
     cell = undisturbed.run(CONNECT)
@@ -245,6 +246,7 @@ def test_an_interrupt_ends_a_command_but_cuts_nothing_that_it_writes(undisturbed
     assert undisturbed.run("print(written)").text.strip() == "['whole']"
 
 
+@pytest.mark.thorough
 def test_an_interrupted_reconnect_says_what_there_is_and_can_be_tried_again(connected):
     cell = connected.run(INTERRUPT_THE_RECONNECT)
     assert cell.status == "error"
@@ -255,6 +257,7 @@ def test_an_interrupted_reconnect_says_what_there_is_and_can_be_tried_again(conn
     assert connected.run("import jax\nprint(float(jax.numpy.ones(3).sum()))").text.strip() == "3.0"
 
 
+@pytest.mark.thorough
 def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
     connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)")
     connected.run(DELETE_THE_PROXY)
@@ -279,6 +282,7 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
     assert "is gone" not in failed.text
 
 
+@pytest.mark.thorough
 def test_every_sentence_counts_the_same_arrays(connected):
     connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)\nalso = [x]\nlater = iter((x + 2,))")
     # In Out, and in _.
@@ -310,6 +314,7 @@ def test_every_sentence_counts_the_same_arrays(connected):
     )
 
 
+@pytest.mark.thorough
 def test_the_first_use_of_an_array_that_was_made_before_is_explained(connected):
     connected.run("%pathways disconnect")
     connected.run("import jax, jax.numpy as jnp\nbefore = jnp.arange(3.0)")
@@ -351,6 +356,7 @@ def test_a_session_ended_from_a_terminal_is_reported_and_jax_is_put_back(connect
     assert "not connected" in connected.run("%pathways status").text
 
 
+@pytest.mark.thorough
 def test_interrupting_a_connect_that_waits_leaves_nothing(connected, notebook, machine, cluster):
     from_cell = f"import os\nos.environ['KUBECONFIG'] = {str(cluster)!r}"
     other = notebook
@@ -386,6 +392,7 @@ def test_tab_completes_in_a_kernel(shared_notebook):
     assert answer["content"]["matches"] == ["tpuv6e:2x2=", "tpuv6e:2x4="]
 
 
+@pytest.mark.thorough
 def test_a_slice_that_comes_and_goes_leaves_one_output_below_the_cell_during_which_it_did(connected):
     for _ in range(2):
         seen = len(connected.seen)

@@ -179,6 +179,7 @@ def until_it_says(process, words):
     raise AssertionError("".join(said))
 
 
+@pytest.mark.thorough
 def test_a_busy_session_is_traced_from_a_terminal(connected, machine):
     request = begin_to_compute(connected, "step(x).block_until_ready()")
     with tracing(machine, "--seconds", "1", "--json") as process:
@@ -195,6 +196,7 @@ def test_a_busy_session_is_traced_from_a_terminal(connected, machine):
     assert "Profile of 8 chips" in again.stdout, again.stderr
 
 
+@pytest.mark.thorough
 def test_an_interrupt_in_the_terminal_ends_the_trace_and_shows_it(connected, machine, tmp_path):
     stepped = tmp_path / "stepped"
     request = begin_to_compute(connected, f"step(x).block_until_ready(); open({str(stepped)!r}, 'w').close()")
@@ -217,6 +219,7 @@ def test_without_a_session_the_command_says_so(machine, cluster):
     assert "no session" in refused.stderr
 
 
+@pytest.mark.thorough
 def test_a_trace_ends_with_its_proxy(connected):
     assert connected.run("%pathways profile start").status == "ok"
     assert connected.run("%pathways reconnect --yes").status == "ok"

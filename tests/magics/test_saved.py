@@ -44,6 +44,7 @@ assert ones(3).shape == (3,)
 """
 
 
+@pytest.mark.thorough
 def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook):
     assert notebook.run("%load_ext pathways_jupyter").status == "ok"
     assert "no saves" in notebook.run("%pathways saved").text
@@ -139,6 +140,7 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     notebook.run("%pathways disconnect")
 
 
+@pytest.mark.thorough
 def test_saved_looks_where_the_session_saves(cluster, machine, notebook):
     """The cluster's kubeconfig elsewhere: nothing says that the bucket is that of a cluster on this machine."""
     (machine.directory / "copied").write_bytes(cluster.read_bytes())
@@ -176,6 +178,7 @@ from flax.nnx import Linear
 """
 
 
+@pytest.mark.thorough
 def test_the_morning_after_a_notebook_goes_on_with_its_last_save(cluster, machine, notebook, open_notebook):
     assert notebook.run(f"{NIGHT}{CONNECT}").status == "ok"
     assert notebook.run(f"{MODEL.format(seed=0)}y, step = model(jnp.ones(3)), 7").status == "ok"
@@ -217,6 +220,7 @@ def test_the_morning_after_a_notebook_goes_on_with_its_last_save(cluster, machin
     morning.run("%pathways disconnect")
 
 
+@pytest.mark.thorough
 def test_who_writes_to_the_bucket_sets_values_and_nothing_else(cluster, machine, notebook):
     assert notebook.run(f"{NIGHT}{CONNECT}").status == "ok"
     assert notebook.run(f"{MODEL.format(seed=0)}{OF_ANOTHER}").status == "ok"
@@ -238,6 +242,7 @@ def test_who_writes_to_the_bucket_sets_values_and_nothing_else(cluster, machine,
     notebook.run("%pathways disconnect")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["saved --gcs-bucket gs://b", "saved delete x --yes --gcs-bucket gs://b"])
 def test_an_interrupt_ends_a_wait_for_a_bucket_that_does_not_answer(cluster, notebook, command):
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -253,6 +258,7 @@ def test_an_interrupt_ends_a_wait_for_a_bucket_that_does_not_answer(cluster, not
     assert notebook.run("print(1)").text.strip() == "1"
 
 
+@pytest.mark.thorough
 def test_an_interrupted_resume_is_not_called_a_reconnect(cluster, notebook, open_notebook):
     assert notebook.run(f"%load_ext pathways_jupyter\n{CONNECT}{STATE}").status == "ok"
     assert notebook.run("%pathways suspend --yes").status == "ok"

@@ -50,6 +50,7 @@ def drawn(notebook):
     return card, notices
 
 
+@pytest.mark.thorough
 def test_a_reconnect_from_the_sidebar_is_drawn_on_the_card_and_ends_the_notice_of_the_loss(connected, machine):
     before = record(machine)
     connected.run(DELETE_THE_PROXY)
@@ -67,6 +68,7 @@ def test_a_reconnect_from_the_sidebar_is_drawn_on_the_card_and_ends_the_notice_o
     assert "✗" not in notice
 
 
+@pytest.mark.thorough
 def test_a_reconnect_in_a_cell_ends_the_notice_of_the_loss(connected):
     connected.run(DELETE_THE_PROXY)
     connected.wait_for("All arrays on TPUs are lost")
@@ -95,6 +97,7 @@ def test_connected_since_is_the_sessions_and_not_that_of_the_last_change_of_a_sl
     assert after.since == before.since == before.connected_since
 
 
+@pytest.mark.thorough
 def test_a_card_that_a_restart_leaves_at_connecting_says_when_that_was_and_how_to_look_again(
     connected, machine, open_notebook
 ):
@@ -113,6 +116,7 @@ def test_a_card_that_a_restart_leaves_at_connecting_says_when_that_was_and_how_t
     assert record(machine).kernel_pid == connected.manager.provisioner.pid
 
 
+@pytest.mark.thorough
 def test_a_card_of_an_attempt_that_is_over_does_not_say_that_it_may_change(connected, open_notebook):
     other = open_notebook()
     request = other.begin(f"{CONNECT} --wait")
@@ -124,6 +128,7 @@ def test_a_card_of_an_attempt_that_is_over_does_not_say_that_it_may_change(conne
     assert not any("As of" in each for each in card.values())
 
 
+@pytest.mark.thorough
 def test_a_supervisor_that_does_not_answer_is_not_shown_as_connected(connected, machine):
     # Each waits for an answer; in another process at the same time.
     with frozen(record(machine).pid), ThreadPoolExecutor() as other:
@@ -144,6 +149,7 @@ def test_a_supervisor_that_does_not_answer_is_not_shown_as_connected(connected, 
     assert "connected" in machine.cli("sessions").stdout
 
 
+@pytest.mark.thorough
 def test_a_session_whose_supervisor_was_killed_is_listed_as_abandoned(machine, cluster):
     with contextlib.closing(Notebook(machine)) as notebook:
         assert notebook.run(CONNECT).status == "ok"
@@ -162,6 +168,7 @@ async def test_sessions_that_end_while_they_are_asked_are_left_out(tmp_path, mon
     assert await client.present([gone]) == []
 
 
+@pytest.mark.thorough
 def test_the_card_says_where_jax_computes(connected):
     """Backends are cleared to get other devices for a while: the session is connected, and JAX may be elsewhere."""
     connected.run("import jax; import jax.numpy as jnp\nx = jnp.arange(4.0)")

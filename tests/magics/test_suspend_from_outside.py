@@ -48,6 +48,7 @@ def suspend(record):
     return client.request(record, Method.SUSPEND, patience=60)
 
 
+@pytest.mark.thorough
 def test_it_is_suspended_at_once_while_no_cell_runs(notebook, session):
     assert suspend(session) == {"after_cell": False}
     assert "Suspended: 1 array (32 bytes) saved" in notebook.wait_for("saved, the slices are free")
@@ -58,6 +59,7 @@ def test_it_is_suspended_at_once_while_no_cell_runs(notebook, session):
     assert "28.0" in notebook.run("print(w.sum())").text
 
 
+@pytest.mark.thorough
 def test_it_is_suspended_after_the_cell_that_runs(notebook, session, tmp_path):
     go = tmp_path / "go"
     running = notebook.begin(LONG.format(go=str(go)))
@@ -71,6 +73,7 @@ def test_it_is_suspended_after_the_cell_that_runs(notebook, session, tmp_path):
     assert "Resumed: 1 array" in notebook.run("%pathways resume").text
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_saved_keeps_it_and_is_in_its_events(notebook, session):
     assert notebook.run(UNSAVABLE).status == "ok"
     assert suspend(session) == {"after_cell": False}

@@ -158,6 +158,7 @@ def seed(lab, account, monkeypatch):
         yield api, shell
 
 
+@pytest.mark.thorough
 def test_the_guides_commands_work_as_they_are_written(lab, seed):
     api, shell = seed
     (lab.code / "setup.sh").write_text("echo set up > ~/done; echo installed\n")

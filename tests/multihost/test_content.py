@@ -172,6 +172,7 @@ async def test_an_existing_folder_is_used_as_it_is(lab):
     assert "there is no such directory" in missing.status("0-0").message
 
 
+@pytest.mark.thorough
 async def test_after_a_connection_that_is_cut_while_files_are_sent_all_are_sent_again(lab):
     (lab.code / "large").write_bytes(os.urandom(24 << 20))
     cut = []

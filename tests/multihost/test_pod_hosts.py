@@ -73,6 +73,7 @@ def test_a_cell_runs_on_hosts_and_shows_a_table(machine, cluster, notebook):
     assert "multihost-runs/bad" in failed.shown
 
 
+@pytest.mark.thorough
 def test_interrupting_a_cell_ends_the_command_on_the_hosts(machine, cluster, notebook):
     notebook.run("%load_ext pathways_jupyter")
     mark = machine.directory / "ended-by-interrupt"

@@ -164,6 +164,7 @@ async def test_a_dropped_connection_neither_ends_the_command_nor_starts_it_twice
     assert done.log() == b"up\nafter\n1\n"
 
 
+@pytest.mark.thorough
 async def test_a_host_that_goes_away_for_good_ends_the_others(lab, monkeypatch):
     monkeypatch.setattr("pathways_jupyter.multihost.hostrun.PATIENCE_SECONDS", 1.0)
     host = lab.farm.hosts[1]
@@ -198,6 +199,7 @@ async def test_a_stop_does_not_wait_long_for_a_host_that_is_out_of_reach(lab, mo
     assert lab.farm.left() == []
 
 
+@pytest.mark.thorough
 def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
     program = """
         import asyncio, sys

@@ -7,6 +7,7 @@ from collections import Counter
 
 import aiohttp
 import portpicker
+import pytest
 import yaml
 from click.testing import CliRunner
 from pathways_jobs import training
@@ -57,6 +58,7 @@ async def until_said(process, text):
     return line
 
 
+@pytest.mark.thorough
 async def test_of_two_operators_one_leads_and_the_other_takes_over(bench):
     async with bench.client() as client:
         await bench.install(client)
@@ -100,6 +102,7 @@ class Operator:
         await self._reading
 
 
+@pytest.mark.thorough
 async def test_operators_that_are_killed_in_turn_handle_no_job_twice(bench):
     """Each is killed while it handles new jobs; the other one leads then, and a new one waits."""
     async with bench.client() as client:

@@ -3,6 +3,7 @@ import os
 import signal
 import sys
 
+import pytest
 from program_log import Log
 from waits import wait_until
 
@@ -99,6 +100,7 @@ async def test_a_server_whose_leases_may_not_be_read_does_not_answer_again(bench
     assert "the API server answers again" not in lines
 
 
+@pytest.mark.thorough
 async def test_a_session_that_has_ended_does_not_become_silent(bench):
     """Another one's lease ends later, so that its line shows that the end of the first one has passed."""
     lines = Log()

@@ -16,6 +16,8 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.session.kernel import session as sessions
 
+pytestmark = pytest.mark.thorough
+
 DEADLINE = 60.0
 TYPE = "tpuv6e:2x2"
 

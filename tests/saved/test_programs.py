@@ -11,6 +11,8 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+pytestmark = pytest.mark.thorough
+
 optax = pytest.importorskip("optax")
 nnx = pytest.importorskip("flax.nnx")
 

@@ -110,6 +110,7 @@ def described(array, devices):
     return bits(array), type_of(array), getattr(place, "spec", None), [devices.index(each) for each in on]
 
 
+@pytest.mark.thorough
 def test_a_new_proxy_loads_the_same_bits_types_and_places(session):
     arrays = of_all_kinds(session)
     lr, step = jnp.asarray(0.5), jax.jit(lambda x, lr: x * lr)
@@ -344,6 +345,7 @@ def test_a_damaged_a_hostile_and_a_newer_save_are_one_sentence(session):
         session.load("odd")
 
 
+@pytest.mark.thorough
 def test_progress_is_in_pieces_and_gives_the_next_estimate(session, monkeypatch):
     monkeypatch.setattr(stored, "_LEAST_PIECE_BYTES", 1 << 20)
     monkeypatch.setattr(stored, "_MOST_PIECES", 3)
@@ -390,6 +392,7 @@ def kinds(variables):
     return {name: (bits(each), type_of(each)) for name, each in variables["arrays"].items()}
 
 
+@pytest.mark.thorough
 def test_every_place_holds_the_same_array_again(session):
     arrays = of_all_kinds(session)
     on = mesh(session)
@@ -501,6 +504,7 @@ def holder(session):
     assert links[0].close(patience=DEADLINE)
 
 
+@pytest.mark.thorough
 def test_a_session_is_suspended_since_the_suspend_whatever_was_tried_later(session, holder):
     session.suspend({"x": jax.device_put(np.arange(4.0), session.devices()[1])}, yes=True)
     since = session.record.since
@@ -512,11 +516,13 @@ def test_a_session_is_suspended_since_the_suspend_whatever_was_tried_later(sessi
     assert session.record.since == session.status().since == since
 
 
+@pytest.mark.thorough
 def test_a_suspended_session_resumes_once_its_slices_are_free(session):
     session.resume(wait=DEADLINE)
     assert session.state == "connected"
 
 
+@pytest.mark.thorough
 def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(session, monkeypatch):
     x = jax.device_put(np.arange(4.0), session.devices()[1])
     variables = {"x": x, "others": [jax.device_put(np.full(3, n), session.devices()[n]) for n in range(4)], "same": x}
@@ -540,6 +546,7 @@ def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(sessi
     assert np.asarray(variables["same"]).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.thorough
 def test_an_interrupt_while_the_places_of_arrays_are_looked_for_changes_nothing(session):
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
     session.suspend(variables)
@@ -551,6 +558,7 @@ def test_an_interrupt_while_the_places_of_arrays_are_looked_for_changes_nothing(
     assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.thorough
 def test_a_supervisor_that_dies_while_the_arrays_are_read_costs_none_of_them(session):
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
     session.suspend(variables)
@@ -567,6 +575,7 @@ def delete_proxy(session):
     clusters.ask(record, lambda client, namespace: objects.delete(client, PODS, record.pod, namespace=namespace))
 
 
+@pytest.mark.thorough
 def test_a_proxy_that_is_lost_as_the_arrays_are_back_costs_none_of_them(session, monkeypatch):
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
     name = session.suspend(variables).name
@@ -601,6 +610,7 @@ def test_a_report_after_the_end_of_a_transfer_changes_nothing(session):
     assert (record.state, record.transfer) == ("connected", None)
 
 
+@pytest.mark.thorough
 def test_what_a_generator_holds_is_kept_or_named_and_asked_for(session):
 
     def batches():
@@ -624,6 +634,7 @@ def test_what_a_generator_holds_is_kept_or_named_and_asked_for(session):
     assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.thorough
 def test_a_save_stays_until_each_of_its_arrays_has_found_its_place(session):
     variables = {each: jax.device_put(np.full(3, 7.0, np.float32), session.devices()[1]) for each in "xy"}
     name = session.suspend(variables).name
@@ -634,6 +645,7 @@ def test_a_save_stays_until_each_of_its_arrays_has_found_its_place(session):
     session.saves.delete(name)
 
 
+@pytest.mark.thorough
 def test_a_failure_while_writing_leaves_the_session_as_it_was(session, monkeypatch):
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
     with pytest.raises(SessionError, match="is not suspended"):
@@ -651,6 +663,7 @@ def test_a_failure_while_writing_leaves_the_session_as_it_was(session, monkeypat
         assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.thorough
 def test_fewer_slices_reshard_what_fits_and_name_the_rest_before(session):
     on = mesh(session)
     w = jax.device_put(np.arange(32.0).reshape(4, 8), NamedSharding(on, P("slice", "chip")))
@@ -685,6 +698,7 @@ def test_fewer_slices_reshard_what_fits_and_name_the_rest_before(session):
     assert np.asarray(variables["w"]).tolist() == np.arange(32.0).reshape(4, 8).tolist()
 
 
+@pytest.mark.thorough
 def test_a_suspended_session_is_not_reconnected_without_its_arrays(session):
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
     session.suspend(variables)

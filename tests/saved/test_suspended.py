@@ -40,6 +40,7 @@ def suspended_and_resumed(session):
     return kept
 
 
+@pytest.mark.thorough
 def test_jitted_functions_with_shardings_work_after_resume_and_reconnect(session):
     mesh, sharding = sharded(session)
     into = jax.jit(lambda x: x + 1, in_shardings=sharding)
@@ -58,6 +59,7 @@ def test_jitted_functions_with_shardings_work_after_resume_and_reconnect(session
         assert set(both.mesh.devices.flat) == set(session.devices())
 
 
+@pytest.mark.thorough
 def test_devices_meshes_and_shardings_are_those_of_the_new_proxy_wherever_they_are(session):
     Config.mesh, Config.sharding = sharded(session)
     Config.devices = np.array(session.devices(), dtype=object).reshape(2, -1)
@@ -90,6 +92,7 @@ def test_arrays_of_classes_modules_and_caches_are_back(session):
     del Config.W
 
 
+@pytest.mark.thorough
 def test_compiled_programs_are_named(session):
     compiled = jax.jit(lambda x: x + 1).lower(jnp.ones(2)).compile()
     kept = {"compiled": compiled}
@@ -100,6 +103,7 @@ def test_compiled_programs_are_named(session):
     assert session.suspension().unkept == []
 
 
+@pytest.mark.thorough
 def test_the_parts_of_an_array_that_was_looked_at_are_no_arrays_but_where_a_program_holds_them(session):
     mesh, sharding = sharded(session)
     on = {"parts": sharding, "whole": NamedSharding(mesh, P()), "chip": session.devices()[1]}
@@ -117,6 +121,7 @@ def test_the_parts_of_an_array_that_was_looked_at_are_no_arrays_but_where_a_prog
     assert shard.data.tolist() == [6, 7]
 
 
+@pytest.mark.thorough
 def test_what_code_outside_python_holds_is_named_however_often_it_was_read(session):
     variables = {"held": jax.device_put(np.arange(3.0, dtype=np.float32), session.devices()[1])}
     str(variables["held"])
@@ -127,6 +132,7 @@ def test_what_code_outside_python_holds_is_named_however_often_it_was_read(sessi
     assert session.suspension(variables).unkept == []
 
 
+@pytest.mark.thorough
 def test_a_thread_that_trains_is_named_and_its_steps_are_not_lost_unsaid(session):
     state = {"w": jax.device_put(np.zeros(4, np.float32), session.devices()[0])}
     step, end, runs = jax.jit(lambda w: w + 1), threading.Event(), threading.Event()
@@ -153,6 +159,7 @@ def test_a_thread_that_trains_is_named_and_its_steps_are_not_lost_unsaid(session
     assert np.asarray(state["w"]).tolist() == before
 
 
+@pytest.mark.thorough
 def test_what_was_made_while_the_arrays_were_written_is_written_too(session):
     state = {"w": jax.device_put(np.zeros(4, np.float32), session.devices()[0])}
     made = []
@@ -170,6 +177,7 @@ def test_what_was_made_while_the_arrays_were_written_is_written_too(session):
     assert np.asarray(state["more"]).tolist() == [7, 7]
 
 
+@pytest.mark.thorough
 def test_the_result_of_an_elastic_run_is_kept(session):
     place = NamedSharding(jax.sharding.Mesh(np.array(session.devices()).reshape(2, -1), ("slice", "chip")), P())
     result = elastic.train_loop(
@@ -184,6 +192,7 @@ def test_the_result_of_an_elastic_run_is_kept(session):
     assert np.asarray(result.state["w"]).tolist() == [3, 3, 3, 3]
 
 
+@pytest.mark.thorough
 def test_the_save_has_the_names_of_variables_and_plain_values(session):
     variables = {
         "params": {"w": jax.device_put(np.arange(4.0, dtype=np.float32), session.devices()[0])},

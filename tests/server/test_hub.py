@@ -203,6 +203,7 @@ async def test_disconnecting_a_session_whose_supervisor_is_gone_removes_what_it_
     assert not record.exists()
 
 
+@pytest.mark.thorough
 async def test_disconnecting_a_session_that_lives_asks_its_supervisor(hub, cluster):
     link = hold(cluster)
     try:

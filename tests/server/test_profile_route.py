@@ -35,6 +35,7 @@ def tracing(session):
     return found
 
 
+@pytest.mark.thorough
 async def test_a_trace_ends_with_the_request_of_its_page(profile_server, session):
     route = profile_server.route(f"sessions/{session}/profile")
     async with profile_server.http() as http:

@@ -91,6 +91,7 @@ def seen(session, kind):
     return lambda page: kind in kinds(page, session)
 
 
+@pytest.mark.thorough
 async def test_a_page_that_breaks_at_any_point_keeps_no_event_from_the_others(connect, watching, cluster):
     good = Page()
     watching.add(good)
@@ -148,6 +149,7 @@ async def test_what_is_followed_is_followed_again_after_the_connection_broke(con
     server.close()
 
 
+@pytest.mark.thorough
 async def test_a_supervisor_that_stops_answering_is_reported_and_so_is_that_it_answers_again(connect, watching):
     _, record = await asyncio.to_thread(connect)
     page = Page()
@@ -198,6 +200,7 @@ async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster)
     assert again.news == []
 
 
+@pytest.mark.thorough
 async def test_only_so_many_ended_sessions_are_kept(connect, watching, monkeypatch):
     monkeypatch.setattr("pathways_jupyter.server.sessionwatch.MAX_ENDED", 1)
     page = Page()
@@ -225,6 +228,7 @@ async def test_a_page_that_closes_during_the_first_look_is_not_kept(runtime, wat
     assert closed.count == 0
 
 
+@pytest.mark.thorough
 async def test_a_page_gets_the_newest_state_of_a_training_run_and_its_events(connect, watching, cluster):
     page, late = Page(), Page()
     watching.add(page)

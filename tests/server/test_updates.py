@@ -37,6 +37,7 @@ def failed(page):
     return page.watch is not None and page.watch["watch"] == "failed"
 
 
+@pytest.mark.thorough
 async def test_pages_whose_connection_is_cut_keep_no_event_from_the_others(server, connect, cluster):
     async with AsyncExitStack() as stack:
         good = await stack.enter_async_context(opened(server))
@@ -63,6 +64,7 @@ async def test_pages_whose_connection_is_cut_keep_no_event_from_the_others(serve
         await new.until(lambda page: page.events.get(session) == good.events[session])
 
 
+@pytest.mark.thorough
 async def test_a_scope_that_means_the_same_cluster_has_its_identity_and_is_live_at_once(
     server, connect, cluster, set_up
 ):
@@ -144,6 +146,7 @@ def beside_embedded(machine, cluster, tmp_path):
         yield made
 
 
+@pytest.mark.thorough
 async def test_the_embedded_cluster_is_no_substitute_for_a_kubeconfig_that_cannot_be_used(beside_embedded):
     async with opened(beside_embedded) as page, beside_embedded.http() as http:
         await page.look()
@@ -161,6 +164,7 @@ async def test_the_embedded_cluster_is_no_substitute_for_a_kubeconfig_that_canno
         await page.until(all_ready)
 
 
+@pytest.mark.thorough
 async def test_an_embedded_cluster_that_ends_is_said_to_be_gone_and_the_next_one_is_found(own):
     machine, server = own
     await asyncio.to_thread(machine.cli, "local", "up")
@@ -190,6 +194,7 @@ def own(machine, tmp_path_factory):
         there.cli("local", "down", "--yes")
 
 
+@pytest.mark.thorough
 async def test_the_kubeconfig_of_the_servers_configuration_is_used(nothing, cluster, tmp_path):
     more = f"c.PathwaysJupyter.kubeconfig = {str(cluster)!r}\n"
     with running(tmp_path, nothing, more=more) as server:
@@ -200,6 +205,7 @@ async def test_the_kubeconfig_of_the_servers_configuration_is_used(nothing, clus
                 assert (await answer.json())["current"] == "pathways-local"
 
 
+@pytest.mark.thorough
 async def test_a_record_leads_to_its_cluster_and_a_session_that_is_gone_to_none(server, connect):
     link, record = await asyncio.to_thread(connect)
     async with opened(server) as page, server.http() as http:

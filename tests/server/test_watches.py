@@ -97,6 +97,7 @@ def swallowed(link):
         link.thaw()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["its process is stopped", "the network swallows packets"])
 async def test_a_quiet_cluster_that_no_longer_answers_is_not_shown_as_watched(
     server, cluster, machine, set_up, tmp_path, how

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+import pytest
 from pathways_jobs import headless
 
 from benchmarks.link import Link
@@ -51,6 +52,7 @@ async def test_a_job_is_followed_through_an_outage_and_shown_as_outdated_meanwhi
         assert not found.outdated
 
 
+@pytest.mark.thorough
 async def test_a_job_among_many_events_does_not_wait_for_them_page_by_page(bench, tmp_path):
     for number in range(2 * objects.PAGE + 1):
         about = {"kind": "Pod", "name": f"other-{number}", "namespace": "default", "uid": f"u{number}"}

@@ -16,6 +16,8 @@ from watched_cluster import DEADLINE, Watched
 
 from pathways_jupyter.kube.credentials import MARGIN_SECONDS
 
+pytestmark = pytest.mark.thorough
+
 CLUSTER = "/v1/projects/p/locations/us-east5/clusters/tpus"
 RENEWALS = 4
 SCRIPT = """

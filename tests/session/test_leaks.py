@@ -325,6 +325,7 @@ def test_nothing_is_left_after_an_interrupt_while_connecting(kernel, hold, gone)
     kernel.ok("assert sessions.current() is None\nimport jax\nassert jax.devices()[0].platform == 'cpu'")
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_when_the_kernel_is_killed_while_connecting(kernel, hold, gone):
     hold(1)
     kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, wait=float('inf'))")
@@ -332,6 +333,7 @@ def test_nothing_is_left_when_the_kernel_is_killed_while_connecting(kernel, hold
     gone(kernel.session, since=moment)
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_when_the_api_server_restarts_while_connecting(kernel, cluster, gone):
     restarting = threading.Thread(target=cluster.restart_api)
     begun = threading.Event()
@@ -348,6 +350,7 @@ def test_nothing_is_left_when_the_api_server_restarts_while_connecting(kernel, c
     gone(kernel.session, since=moment)
 
 
+@pytest.mark.thorough
 def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel, has, gone):
     """No process of the session is left to clean up: the cluster's operator does, once the lease has expired."""
     kernel.ok(f"import dataclasses\nconfig = dataclasses.replace(config, lease_seconds={SHORT_LEASE})")
@@ -366,6 +369,7 @@ def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel
 WITH_A_RELAY = {**CONNECTED, "processes": 3}
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_of_a_session_with_a_relay_whose_kernel_is_killed(kernel, cluster, has, gone):
     kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, relay=True)")
     session = kernel.connect()
@@ -414,6 +418,7 @@ async def _renew(cluster: LocalCluster, job: str) -> None:
         assert await leases.renew(client, job, namespace="default")
 
 
+@pytest.mark.thorough
 def test_a_restarted_kernel_takes_over_what_lingers_and_nothing_is_left_after(kernel, config, gone):
     lingering = PRELUDE.format(config=config(2, linger=DEADLINE))
     kernel.ok(lingering)

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import pytest
 from waits import has_ended, wait_until
 
 from pathways_jupyter.kube.auth import load
@@ -54,6 +55,7 @@ def test_it_is_seen_to_hold_its_slice_lives_as_long_as_its_session_and_goes_with
     gone(record.id)
 
 
+@pytest.mark.thorough
 def test_the_operator_deletes_it_once_its_session_is_dead(cluster, hold, gone):
     link = hold(1, lease_seconds=LEASE_SECONDS)
     record = registry.read(link.session)

@@ -10,6 +10,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 DEADLINE = 110.0
 
 BEGIN = """

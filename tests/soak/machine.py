@@ -130,18 +130,24 @@ class Kernel:
         return str(self.client.execute(code))
 
     def finish(self, request: str, *, seconds: float) -> str:
-        """Wait until a cell is over, and return what it printed and raised.
+        """Wait until a cell is over, or the kernel has died, and return what it printed and raised.
 
         Raises:
           TimeoutError: It still runs after `seconds`.
         """
         said, deadline = "", time.monotonic() + seconds
         while time.monotonic() < deadline:
-            with contextlib.suppress(queue.Empty):
+            try:
                 message = self.client.get_iopub_msg(timeout=1)
-                if message["parent_header"].get("msg_id") != request:
-                    continue
+            except queue.Empty:
+                if not self.manager.is_alive():
+                    code = self.manager.provisioner.process.returncode  # type: ignore[union-attr]
+                    return f"{said}\nthe kernel has died, exit code {code}"
+            else:
                 content: dict[str, Any] = message["content"]
+                # What C++ code writes at its end belongs to no cell.
+                if message["parent_header"].get("msg_id") not in {request, None}:
+                    continue
                 said += content.get("text", "") + "\n".join(content.get("traceback", ()))
                 if content.get("execution_state") == "idle":
                     return said

@@ -226,7 +226,9 @@ def _strike(machine: Machine, kernel: Kernel, kind: str) -> None:
 def _ask_survivor(kernel: Kernel, loop: str) -> str:
     for _ in range(PRESSES):
         with contextlib.suppress(TimeoutError):
-            kernel.finish(loop, seconds=PATIENCE_SECONDS / PRESSES)
+            ended = kernel.finish(loop, seconds=PATIENCE_SECONDS / PRESSES)
+            if not kernel.manager.is_alive():
+                return ended[-3000:]
             break
         kernel.manager.interrupt_kernel()
     said = kernel.run(AFTERWARDS, seconds=3 * PATIENCE_SECONDS)

@@ -256,6 +256,7 @@ async def until_cut(target):
     messages.close()
 
 
+@pytest.mark.thorough
 async def test_an_idle_connection_outlives_the_timeout_of_the_kubelet(bench_type, tmp_path, monkeypatch):
     """Connections without keep-alive are cut meanwhile, one after the other, so the timeout has passed twice."""
     # The shortest one that is to be outlived has 20 s; here all is faster, with more room for a busy machine.

@@ -228,6 +228,7 @@ def full_line(bench, monkeypatch):
         yield link
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("relay", [True, False])
 async def test_a_line_that_is_full_is_not_taken_for_a_dead_one(pod, full_line, relay):
     await pod.start(COUNT)

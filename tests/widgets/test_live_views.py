@@ -26,11 +26,13 @@ def view_of(cell):
     return output["data"]
 
 
+@pytest.mark.thorough
 def test_an_output_holds_html_and_text_and_nothing_that_hides_them(connected):
     for command in ("slices", "events", "status", "sessions"):
         assert set(view_of(connected.run(f"%pathways {command}"))) == {"text/plain", "text/html"}, command
 
 
+@pytest.mark.thorough
 def test_a_map_shows_what_changes_after_it_was_drawn(connected, notebook):
     connected.run("%pathways disconnect")
     connected.run("%pathways connect --local --tpu tpuv6e:2x2=1", timeout=110)
@@ -80,6 +82,7 @@ def test_an_assigned_map_has_the_typed_value_and_shows_itself_later(connected):
     assert view_of(connected.run("found"))["text/plain"].count("this notebook") == 2
 
 
+@pytest.mark.thorough
 def test_a_picture_does_not_say_that_the_session_ended_when_its_supervisor_died(connected, machine):
     cells = [connected.run(f"%pathways {command}") for command in ("slices", "events")]
     (record,) = json.loads(machine.cli("sessions", "--json").stdout)

@@ -54,6 +54,7 @@ def test_a_panel_says_what_line_does_the_same_and_what_went_wrong(panel):
     assert notebook.run("print(panel.connect.disabled)").text.strip() == "False"
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_keep_is_there_while_a_session_is_about_to_be_suspended_and_keeps_it(panel, machine):
     notebook, _ = panel

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from waits import wait_until
 
+pytestmark = pytest.mark.thorough
+
 CONNECT = "%load_ext pathways_jupyter\n%pathways connect --kubeconfig {kubeconfig} --tpu tpuv6e:2x2=1"
 BEATS = """
 import json, pathlib, threading, time

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 DEADLINE = 90.0
 
 BEGIN = """

@@ -39,6 +39,7 @@ def until(made: session.Session, state: SessionState, since: int) -> None:
     assert any(event.data.get("state") == state for event in made.follow(since))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [67, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1500)])])
 def test_an_interrupt_at_any_line_leaves_a_session_that_can_be_reconnected(config, counted, gone, step):
     made = session.connect(config(1))
@@ -60,6 +61,7 @@ def test_an_interrupt_at_any_line_leaves_a_session_that_can_be_reconnected(confi
     gone(made.id)
 
 
+@pytest.mark.thorough
 def test_a_switch_that_is_interrupted_when_a_dead_supervisor_was_replaced_is_made_before_the_next_cell(
     config, gone, monkeypatch
 ):
@@ -84,6 +86,7 @@ def test_a_switch_that_is_interrupted_when_a_dead_supervisor_was_replaced_is_mad
     gone(made.id)
 
 
+@pytest.mark.thorough
 def test_a_reconnect_that_waits_for_slices_is_stopped_and_can_be_tried_again(config, hold, counted, gone):
     made = session.connect(config(2, wait=DEADLINE))
     since = made.event_count

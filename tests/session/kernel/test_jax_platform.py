@@ -49,6 +49,7 @@ def test_only_threads_that_are_started_inside_keep_late_timers():
     assert found == [5_000_000]
 
 
+@pytest.mark.thorough
 def test_an_idle_connected_program_wakes_up_rarely(cluster):
     script = [sys.executable, "-c", WAKES, str(cluster.kubeconfig)]
     run = subprocess.run(script, capture_output=True, text=True, timeout=DEADLINE, check=False)

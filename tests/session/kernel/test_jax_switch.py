@@ -59,6 +59,7 @@ def test_switching_back_restores_what_was_found_to_the_very_same_objects(target)
     assert switch.deactivate().unusable == ()
 
 
+@pytest.mark.thorough
 def test_a_jax_that_was_not_used_yet_is_left_so(target):
     code = f"""
         import jax
@@ -79,6 +80,7 @@ def test_a_jax_that_was_not_used_yet_is_left_so(target):
     assert done.stdout.strip() == "done"
 
 
+@pytest.mark.thorough
 def test_arrays_of_the_processor_stay_usable_beside_the_proxy_and_after_it(target):
     import jax
     import numpy as np
@@ -102,6 +104,7 @@ def test_arrays_of_the_processor_stay_usable_beside_the_proxy_and_after_it(targe
     assert (loose + 1).sum() == 10
 
 
+@pytest.mark.thorough
 def test_arrays_that_become_unusable_are_named_wherever_they_are(target):
     import jax
     import jax.numpy as jnp
@@ -139,6 +142,7 @@ def test_arrays_that_become_unusable_are_named_wherever_they_are(target):
     ]
 
 
+@pytest.mark.thorough
 def test_a_proxy_whose_loss_is_only_known_afterwards_takes_no_arrays_any_more(target):
     import jax
 
@@ -153,6 +157,7 @@ def test_a_proxy_whose_loss_is_only_known_afterwards_takes_no_arrays_any_more(ta
         switch.deactivate()
 
 
+@pytest.mark.thorough
 def test_clearing_jax_by_hand_meanwhile_finds_the_proxy_again(target):
     import jax
 
@@ -179,6 +184,7 @@ def test_clearing_jax_by_hand_meanwhile_finds_the_proxy_again(target):
     assert jax.devices()[0].platform == "cpu"
 
 
+@pytest.mark.thorough
 def test_it_knows_where_jax_computes(target):
     import jax
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from waits import wait_until
 
 from pathways_jupyter.session import registry
@@ -81,10 +82,12 @@ def run(script: str) -> list[str]:
 AGAIN = "print(tried(lambda: add_one(np.ones(2))))"
 
 
+@pytest.mark.thorough
 def test_what_was_on_a_proxy_that_was_left_fails_clearly(config):
     assert run(BEFORE.format(config=config(2)) + "made.disconnect()" + AFTER + AGAIN) == [*GONE, "4.0"]
 
 
+@pytest.mark.thorough
 def test_arrays_on_a_proxy_that_was_replaced_fail_clearly_and_meshes_are_those_of_the_new_one(config):
     found = run(BEFORE.format(config=config(2)) + "made.reconnect()" + AFTER + AGAIN)
     assert found == [*GONE[:2], "64.0", "10.0", "80.0", "4.0"]
@@ -97,6 +100,7 @@ def test_what_was_on_a_proxy_that_was_lost_fails_clearly_and_is_named_once(confi
     assert run(script) == ["11 None", *GONE, "8 4.0"]
 
 
+@pytest.mark.thorough
 def test_jax_is_left_as_it_was_found_once_no_device_of_a_proxy_is_held(config):
     script = "from jax._src.lib import xla_client\nput = xla_client.batched_device_put\n"
     # Not with a mesh: JAX itself never lets go of one.
@@ -106,6 +110,32 @@ def test_jax_is_left_as_it_was_found_once_no_device_of_a_proxy_is_held(config):
     assert run(script) == ["False", "True"]
 
 
+@pytest.mark.thorough
 def test_a_training_step_on_a_proxy_that_was_lost_a_moment_ago_fails_clearly(config):
     """The connection is broken, and nothing in this process has noticed it yet."""
     assert run(BEFORE.format(config=config(2)) + COMPILE + LOSE + STEP) == ["UNAVAILABLE"]
+
+
+RESUME = """
+from pathways_jupyter.base.events import Transfer
+state = {"key": jax.random.key(5), "w": kept[1] + fresh[0]}
+del kept, fresh, mesh, rows, del_later
+made.suspend({"state": state}, yes=True)
+
+def lose(what, how_far):
+    if isinstance(how_far, Transfer) and how_far.done == how_far.total:
+        os.kill(made.record.pid, signal.SIGKILL)
+
+try:
+    made.resume(report=lose)
+except Exception as error:
+    print(type(error).__module__.partition(".")[0])
+made.resume()
+print(np.asarray(state["w"]).tolist(), jax.random.key_data(state["key"]).tolist())
+made.disconnect()
+"""
+
+
+def test_a_proxy_that_is_lost_when_the_last_array_was_read_is_an_error_and_costs_no_array(config):
+    said = run(BEFORE.format(config=config(2)) + RESUME)
+    assert said == ["pathways_jupyter", "[2.0, 2.0, 2.0, 2.0] [0, 5]"]

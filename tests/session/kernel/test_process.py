@@ -4,6 +4,7 @@ import subprocess
 import sys
 from types import ModuleType
 
+import pytest
 from jupyter_client.manager import KernelManager
 from kernel_transport import ipc
 
@@ -23,6 +24,7 @@ def test_the_servers_name_for_the_notebook_is_used(monkeypatch):
     assert process.notebook() == "work/a.ipynb"
 
 
+@pytest.mark.thorough
 def test_its_session_is_the_one_that_it_has_connected(connected):
     assert process.session() is connected
     connected.disconnect()

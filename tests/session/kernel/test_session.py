@@ -85,6 +85,7 @@ def test_connecting_reports_each_stage_and_gives_devices_by_slice_and_disconnect
     gone(made.id)
 
 
+@pytest.mark.thorough
 def test_a_block_disconnects_at_its_end_also_when_it_fails(config, gone):
     with pytest.raises(ZeroDivisionError), session.connect(config(1)) as made:
         _ = 1 / 0
@@ -92,6 +93,7 @@ def test_a_block_disconnects_at_its_end_also_when_it_fails(config, gone):
     gone(made.id)
 
 
+@pytest.mark.thorough
 def test_a_block_warns_of_what_it_could_not_remove(config, gone, monkeypatch):
     with monkeypatch.context() as patch:
         made = session.connect(config(1))
@@ -102,6 +104,7 @@ def test_a_block_warns_of_what_it_could_not_remove(config, gone, monkeypatch):
     gone(made.id)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_a_disconnect_that_ends_before_it_has_asked_the_supervisor_leaves_nothing(config, gone, monkeypatch, error):
     made = session.connect(config(1, linger=DEADLINE))
@@ -119,12 +122,14 @@ def test_a_disconnect_that_ends_before_it_has_asked_the_supervisor_leaves_nothin
     gone(made.id)
 
 
+@pytest.mark.thorough
 def test_a_second_connect_says_what_there_is_already(connected, config):
     with pytest.raises(SessionError, match=f"Session {connected.id} is connected already") as refused:
         session.attempt_connect(config())
     assert "reconnect" in refused.value.hint
 
 
+@pytest.mark.thorough
 def test_a_deleted_pod_is_reported_and_reconnecting_gives_a_new_proxy(connected, cluster):
     import jax
 
@@ -143,6 +148,7 @@ def test_a_deleted_pod_is_reported_and_reconnecting_gives_a_new_proxy(connected,
     assert jax.numpy.ones(4).sum() == 4
 
 
+@pytest.mark.thorough
 def test_the_event_of_a_proxy_that_crashed_quotes_its_last_words_and_exit_code(config, cluster, gone):
     with session.connect(config(1)) as made:
         kubectl(cluster, "exec", made.record.pod, "-c", PROXY_CONTAINER, "--", "kill", "-ABRT", "1")
@@ -172,6 +178,7 @@ def test_a_session_with_a_slice_down_is_degraded_until_it_has_healed(connected, 
     assert connected.record.slices == healed.slices
 
 
+@pytest.mark.thorough
 def test_a_session_goes_on_and_reconnects_and_disconnects_while_it_is_degraded(config, cluster, gone):
     import jax
 
@@ -193,6 +200,7 @@ def test_a_session_goes_on_and_reconnects_and_disconnects_while_it_is_degraded(c
     gone(made.id)
 
 
+@pytest.mark.thorough
 def test_a_slice_is_called_what_the_service_calls_it(config, hold):
     hold(1)
     with session.connect(config(1)) as made:
@@ -237,6 +245,7 @@ def test_reconnecting_works_when_nothing_is_wrong(connected):
     assert jax.numpy.ones(4).sum() == 4
 
 
+@pytest.mark.thorough
 def test_anyone_learns_what_arrays_a_session_has_also_while_its_kernel_computes(connected):
     held = [jnp.arange(8.0), jax.device_put(np.ones((1000, 1000), np.float32), connected.devices()[-1])]
     # Of another client, which outlives the session.
@@ -307,6 +316,7 @@ def test_a_status_is_read_by_people_too(connected):
     assert len(lines) < 10
 
 
+@pytest.mark.thorough
 def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(connected, cluster, gone):
     import jax
 
@@ -321,6 +331,7 @@ def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(conne
     gone(connected.id)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["cut", "freeze"])
 def test_a_status_after_a_call_that_failed_does_not_say_connected(config, cluster, tmp_path, what):
     import jax
@@ -339,6 +350,7 @@ def test_a_status_after_a_call_that_failed_does_not_say_connected(config, cluste
         link.open()
 
 
+@pytest.mark.thorough
 def test_a_supervisor_that_dies_is_reported_swept_and_replaced(connected, gone):
     import jax
 
@@ -351,6 +363,7 @@ def test_a_supervisor_that_dies_is_reported_swept_and_replaced(connected, gone):
     assert jax.numpy.ones(4).sum() == 4
 
 
+@pytest.mark.thorough
 def test_what_the_sidebar_disconnects_is_put_back_between_cells(config, gone):
     import jax
 
@@ -366,6 +379,7 @@ def test_what_the_sidebar_disconnects_is_put_back_between_cells(config, gone):
     gone(made.id)
 
 
+@pytest.mark.thorough
 def test_jax_is_put_back_also_where_the_sidebars_disconnect_cannot_remove_the_proxy(config, cluster, tmp_path, gone):
     before = jax.devices()
     with Link(cluster.kubeconfig) as link:
@@ -381,6 +395,7 @@ def test_jax_is_put_back_also_where_the_sidebars_disconnect_cannot_remove_the_pr
         gone(made.id)
 
 
+@pytest.mark.thorough
 def test_what_the_sidebar_reconnects_is_taken_between_cells(connected):
     import jax
 
@@ -394,6 +409,7 @@ def test_what_the_sidebar_reconnects_is_taken_between_cells(connected):
     assert connected.settle() is None
 
 
+@pytest.mark.thorough
 def test_while_the_sidebar_replaces_a_proxy_its_devices_take_nothing_and_its_arrays_are_deleted(connected):
     """The cell that runs meanwhile would abort the kernel with what it puts there, and the next one too."""
     variables = {"x": jnp.ones(3)}
@@ -408,6 +424,7 @@ def test_while_the_sidebar_replaces_a_proxy_its_devices_take_nothing_and_its_arr
     assert float(jnp.ones(4).sum()) == 4
 
 
+@pytest.mark.thorough
 def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone):
     hold(1)
     connecting = session.attempt_connect(config(2))
@@ -420,6 +437,7 @@ def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone)
     assert session.current() is None
 
 
+@pytest.mark.thorough
 def test_an_interrupt_between_two_events_cancels_the_attempt_though_its_traceback_is_kept(config, hold, gone):
     hold(1)
     connecting = session.attempt_connect(config(2, wait=DEADLINE))
@@ -452,6 +470,7 @@ def test_an_interrupt_that_comes_just_before_the_attempt_ends_it_before_anything
     assert session.current() is None
 
 
+@pytest.mark.thorough
 def test_waiting_gets_the_slices_as_soon_as_they_are_free(config, hold):
     holder = hold(2)
     connecting = session.attempt_connect(config(2, wait=DEADLINE))
@@ -466,6 +485,7 @@ def test_waiting_gets_the_slices_as_soon_as_they_are_free(config, hold):
     connecting.session.disconnect()
 
 
+@pytest.mark.thorough
 def test_two_sessions_hold_a_slice_each_at_the_same_time(config, hold):
     hold(1)
     with session.connect(config(1)) as made:
@@ -534,6 +554,7 @@ def test_a_child_of_the_kernel_does_not_keep_its_session_alive(config, gone):
         made.disconnect()
 
 
+@pytest.mark.thorough
 def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config, monkeypatch, gone):
     monkeypatch.setenv("JPY_SESSION_NAME", "work/lingering.ipynb")
     settings = config(1, linger=DEADLINE)
@@ -550,6 +571,7 @@ def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config,
     gone(second.id)
 
 
+@pytest.mark.thorough
 def test_a_session_that_has_lost_its_proxy_while_it_lingered_gets_a_new_one(config, cluster, monkeypatch, gone):
     monkeypatch.setenv("JPY_SESSION_NAME", "work/lost.ipynb")
     settings = config(1, linger=DEADLINE)
@@ -588,6 +610,7 @@ def test_connections_in_one_process_leave_no_thread_descriptor_or_child(config):
         assert min(after) <= max(before)
 
 
+@pytest.mark.thorough
 def test_a_record_of_a_dead_session_is_swept_by_the_next_connect(config, hold, gone):
     dead = hold(2)
     dead._orphaned = None

@@ -59,6 +59,7 @@ OFTEN = {"a new proxy, which is lost"}
 """The parts of the default run, which has the others, as far as they are usual, in a kernel; `make soak` has all."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "part",
     [each if each in OFTEN else pytest.param(each, marks=pytest.mark.soak) for each in parts(lambda slices: None)],
@@ -70,6 +71,7 @@ def test_a_script_that_was_connected_sees_no_logs_of_it(config, part):
     assert done.stdout.startswith("56.0\nTrue\n")
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_was_connected_sees_no_logs_of_it(config, tmp_path):
     manager = KernelManager(**ipc(tmp_path))
     with (tmp_path / "stderr").open("w+") as errors:
@@ -125,6 +127,7 @@ assert levels[-1] == 1
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("holding", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_the_log_restores_again_once_no_program_of_the_proxy_is_left(config, holding):
     script = SPEAKS.format(config=config(1), holding=holding, deadline=DEADLINE)

@@ -8,6 +8,8 @@ from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.session.kernel import session as sessions
 from pathways_jupyter.session.verdicts import Does, SessionCommand
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def calls(connected):

@@ -60,6 +60,7 @@ print("as found")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("taken", [False, True], ids=["its own bucket", "the user's emulator"])
 def test_a_session_has_the_clusters_bucket_unless_the_user_has_another(config, taken):
     environ = {**os.environ, **({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"} if taken else {})}

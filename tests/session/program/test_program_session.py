@@ -205,6 +205,7 @@ def test_a_program_that_knows_nothing_of_pathways_runs_on_tpus(run, gone):
     gone(program.session)
 
 
+@pytest.mark.thorough
 def test_a_program_that_used_no_tpu_is_reported(run):
     program = run("import os; os.environ['JAX_PLATFORMS'] = 'cpu'\nimport jax; print(jax.devices()[0].platform)")
     assert program.end() == 0, program.errors
@@ -219,6 +220,7 @@ def test_a_program_may_initialize_pathwaysutils_after_jax_was_used(run):
     assert program.out == "tpu 28.0\n"
 
 
+@pytest.mark.thorough
 def test_a_program_that_connects_by_itself_gets_back_what_it_was_given(run, cluster):
     program = run(CONNECTING, "--tpu", "tpuv6e:2x2=1", "-q", words=(str(cluster.kubeconfig),))
     assert program.end() == 0, program.errors
@@ -232,6 +234,7 @@ def test_a_model_of_flax_is_trained_with_optax(run):
     assert program.out == "devices 8 learned True\n"
 
 
+@pytest.mark.thorough
 def test_children_that_a_parent_forks_share_the_proxy(run):
     program = run(FORKING, "-q")
     assert program.end() == 0, program.errors
@@ -309,6 +312,7 @@ def killed_at_a_random_moment(run: Callable[..., Run], gone: Callable[..., None]
     assert program.processes() == []
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_when_run_itself_is_killed(run, gone):
     program = run(COMPUTES)
     program.until("ready")
@@ -325,6 +329,7 @@ def test_nothing_is_left_when_run_is_killed_at_any_of_twenty_moments(attempt, ru
     killed_at_a_random_moment(run, gone)
 
 
+@pytest.mark.thorough
 def test_a_signal_while_it_waits_for_slices_cancels_it(run, hold, gone):
     hold(1)
     program = run(PLAIN, "--wait")
@@ -341,6 +346,7 @@ def test_a_signal_while_it_waits_for_slices_cancels_it(run, hold, gone):
     gone(session)
 
 
+@pytest.mark.thorough
 def test_taken_slices_are_one_error_and_the_program_is_not_run(run, hold):
     hold(1)
     program = run(PLAIN, "--wait", "0")
@@ -362,6 +368,7 @@ def test_a_program_that_does_not_exist_makes_no_proxy(cluster):
     assert done.stderr.startswith("Error: There is no program 'no-such-program'.")
 
 
+@pytest.mark.thorough
 def test_a_lost_proxy_is_reported_while_the_program_runs(run, cluster):
     program = run(SAVES_ON_SIGTERM)
     program.until("ready")

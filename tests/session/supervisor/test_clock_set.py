@@ -13,6 +13,8 @@ from pathways_jupyter.kube.objects import LEASES
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.session.kernel import session, spawn
 
+pytestmark = pytest.mark.thorough
+
 DEADLINE = 60.0
 LEASE = 5.0
 

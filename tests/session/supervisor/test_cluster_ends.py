@@ -59,6 +59,7 @@ def replaced(cluster: local.LocalCluster) -> None:
     local.up({TYPE: 1}, name=cluster.name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", [ended, killed, replaced])
 def test_a_session_of_a_cluster_that_has_ended_ends_with_its_kernel_and_leaves_nothing(
     own, end: Callable[[local.LocalCluster], None], nothing_left
@@ -70,6 +71,7 @@ def test_a_session_of_a_cluster_that_has_ended_ends_with_its_kernel_and_leaves_n
     nothing_left(link.session)
 
 
+@pytest.mark.thorough
 def test_a_session_is_lost_with_its_cluster_and_ends_with_its_kernel(own, nothing_left):
     link = connect(own)
     ended(own)
@@ -88,6 +90,7 @@ def test_disconnecting_while_it_is_gone_says_that_nothing_is_left(own, nothing_l
     nothing_left(link.session)
 
 
+@pytest.mark.thorough
 def test_what_a_dead_supervisor_left_of_a_cluster_that_has_ended_is_swept(own, nothing_left):
     link = connect(own)
     record = registry.read(link.session)
@@ -98,6 +101,7 @@ def test_what_a_dead_supervisor_left_of_a_cluster_that_has_ended_is_swept(own, n
     nothing_left(link.session)
 
 
+@pytest.mark.thorough
 def test_a_session_without_a_connection_is_lost_too_because_its_cluster_has_ended(own, nothing_left):
     link = connect(own)
     killed(own)

@@ -62,6 +62,7 @@ def test_hostile_input_is_answered_with_an_error_and_the_connection_goes_on(sess
     assert "Traceback" not in Path(record.log).read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_a_client_that_never_reads_is_held_up_and_keeps_no_other_from_an_answer(session):
     record = record_of(session)
     process = psutil.Process(record.pid)

@@ -177,6 +177,7 @@ def lease(name: str) -> dict:
     }
 
 
+@pytest.mark.thorough
 async def test_they_are_used_for_some_minutes_and_then_closed(link, kubeconfig, monkeypatch):
     monkeypatch.setattr(early_connections, "_REFRESH_SECONDS", 0.2)
     monkeypatch.setattr(early_connections, "_KEPT_SECONDS", 5.0)

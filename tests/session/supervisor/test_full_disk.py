@@ -100,6 +100,7 @@ def lowest_free_descriptor(pid: int) -> int:
     return next(number for number in itertools.count() if number not in used)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("chosen", ["the first and the last", pytest.param("any", marks=pytest.mark.soak)])
 def test_a_disk_that_is_full_from_a_write_on_leaves_nothing_behind(chosen, connect, gone, monkeypatch, tmp_path):
     writes = tmp_path / "writes"

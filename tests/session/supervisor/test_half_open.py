@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 
+import pytest
+
 from benchmarks.link import Link
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.kube import websocket
@@ -14,6 +16,7 @@ LONGEST_SECONDS = 25.0
 """Far more than it takes, and less than the 40 s for which a session went on as if nothing had happened."""
 
 
+@pytest.mark.thorough
 def test_a_connection_without_a_relay_on_which_nothing_comes_back_is_noticed(cluster, config, tmp_path, gone):
     with Link(cluster.kubeconfig) as link:
         kubeconfig = link.write(tmp_path / "kubeconfig")

@@ -18,6 +18,8 @@ from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import session
 
+pytestmark = pytest.mark.thorough
+
 DEADLINE = 60.0
 LEASE = 5.0
 """Seconds; a supervisor that has to wait for a processor renews it in time."""

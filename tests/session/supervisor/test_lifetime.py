@@ -31,6 +31,7 @@ async def end_soon(cluster, job: str) -> None:
         await objects.patch(client, JOBS, job, {"spec": {"activeDeadlineSeconds": 1}}, namespace="default")
 
 
+@pytest.mark.thorough
 def test_a_session_whose_proxy_lived_its_time_says_so_once(config, cluster):
     with session.connect(config(1)) as made:
         since = made.event_count

@@ -46,12 +46,14 @@ def test_a_tunnel_through_an_api_server_has_a_relay_unless_it_is_turned_off(clus
         assert relays(cluster, made.id) == [relay_container.DEFAULT_IMAGE] * has
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("relay", "has"), [(None, False), (True, True)], ids=["default", "relay"])
 def test_the_embedded_cluster_has_a_relay_only_where_it_is_asked_for(cluster, config, relay, has):
     with session.connect(config(1, relay=relay)) as made:
         assert len(relays(cluster, made.id)) == has
 
 
+@pytest.mark.thorough
 def test_a_session_whose_relay_cannot_start_goes_on_without_it_and_says_so_once(cluster, config, foreign, gone):
     with session.connect(config(1, kubeconfig=foreign, relay_image=NO_IMAGE)) as made:
         (pod,) = pods(cluster, made.id)

@@ -32,6 +32,7 @@ def own_cluster(runtime):
     local.down(name)
 
 
+@pytest.mark.thorough
 def test_waiting_ends_when_the_service_fails_for_good(own_cluster):
     config = ConnectConfig(instances={TYPE: 1}, kubeconfig=str(own_cluster.kubeconfig), wait=math.inf)
     holder = spawn.supervisor()

@@ -151,6 +151,7 @@ def test_a_prepared_supervisor_ends_with_the_kernel_that_never_used_it(nothing_l
     nothing_left(session)
 
 
+@pytest.mark.thorough
 def test_a_session_that_ends_is_closing_until_its_proxy_is_removed(connected):
     since = connected.event_count
     connected.disconnect()

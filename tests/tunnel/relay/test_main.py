@@ -293,6 +293,7 @@ def test_a_proxy_that_does_not_listen_is_reported(pod):
         assert greet(carrier, Hello(SECRET, b"i" * 16, 1, 0, True)) == Welcome(REFUSED)
 
 
+@pytest.mark.thorough
 def test_its_ports_are_closed_when_nothing_came_for_long_enough(pod):
     # Long enough for the two lines that follow, also where another process has the processor.
     relay = pod.relay(keep=4.0)
