@@ -1,7 +1,7 @@
 """The handshake of a front end with a kernel's socket, which both ends of the stream have with the program beside them.
 
 The peers of ZMQ greet each other, then each says what kind of socket it has, and libzmq says only then what its program
-has sent: two and a half round trips until the first answer. What a kernel would say is known. So the front end hears it
+has sent: two and a half round trips until the first answer. What a kernel would say is known. So the front end gets it
 from the near end, at once, and all that it says is on its way to the kernel, or waits there for one that starts. The
 pod's end drops what the kernel says of itself, and waits for that before it goes on, as libzmq expects.
 

@@ -21,7 +21,7 @@ def path(tmp_path):
 
 @pytest.fixture
 async def near(path, tmp_path):
-    """What a front end connects to, by the socket's name; the kernel's socket, at `path`, may come later."""
+    """The addresses for a front end, by the socket's name; the kernel's socket, at `path`, may come later."""
     joins, exists = [], asyncio.Event()
 
     async def dial(protocol):

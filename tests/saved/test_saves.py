@@ -484,7 +484,7 @@ def test_an_array_comes_back_where_a_thread_has_put_it_while_it_was_read(session
 
 
 def is_in(module, frame):
-    """Whether a stack is in a function of this module."""
+    """Return whether a stack is in a function of this module."""
     while frame is not None and frame.f_globals["__name__"] != module:
         frame = frame.f_back
     return frame is not None
