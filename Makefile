@@ -57,14 +57,14 @@ test: $(VENV)/.test ## Run the tests that a change must pass (about 7 minutes on
 	$(RUN_TESTS)
 
 test-thorough: $(VENV)/.test ## Run the other tests of the product, of four seconds and more each: deaths, silences, restarts, whole programs (about 12 minutes)
-	$(RUN_TESTS) -m thorough
+	$(RUN_TESTS) -m 'thorough and not soak'
 
 test-local: $(VENV)/.test ## Run the tests of the embedded cluster itself, for a change of pathways_jupyter/local (about 3 minutes)
 	$(RUN_TESTS) tests/local
 
 subset: $(VENV)/.test ## Run the tests that touch JAX, with another Python: make subset VENV=.venv-newer PYTHON=python3.13
 	$(RUN_TESTS) $(JAX_TESTS)
-	$(RUN_TESTS) -m thorough $(JAX_TESTS)
+	$(RUN_TESTS) -m 'thorough and not soak' $(JAX_TESTS)
 
 wheel: $(VENV)/.test $(NODE_MODULES) ## Install the wheel into empty and older environments, and as Binder does, and use it there (Chromium)
 	$(WITH_NODE) $(BIN)/pytest -m wheel
