@@ -204,12 +204,11 @@ FRAGMENTS = (
     ),
     Fragment(
         "suspend.md",
-        "took {:.0f} s to suspend and {:.0f} s to resume from 100 ms away, with {:.0f} MB of the notebook's memory; "
-        "Orbax, from the notebook, {:.0f} and {:.0f} s",
+        "took {:.0f} s to suspend and {:.0f} s to resume from 100 ms away, with some megabytes of the notebook's "
+        "memory; Orbax, from the notebook, {:.0f} and {:.0f} s",
         (
             Value(_SUSPEND, "suspend, resume, 100 ms away", "save"),
             Value(_SUSPEND, "suspend, resume, 100 ms away", "restore"),
-            Value(_MEMORY, "suspend, resume, here", "restore"),
             Value(_SUSPEND, "Orbax, async, from the notebook, 100 ms away", "save"),
             Value(_SUSPEND, "Orbax, async, from the notebook, 100 ms away", "restore"),
         ),
