@@ -178,7 +178,8 @@ class SshChannel:
 
     async def write(self, data: bytes) -> None:
         """Send `data`."""
-        with self._reporting_loss():
+        # A program that has ended takes none; what it has said, which is read next, is the reason.
+        with self._reporting_loss(), contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(data)
             await self._process.stdin.drain()
 

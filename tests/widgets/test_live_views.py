@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
+CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2 --wait 60"
 
 
 @pytest.fixture
