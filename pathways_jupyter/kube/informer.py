@@ -3,7 +3,8 @@
 Each part declares what it follows: a kind, a namespace, labels. The widest of these is watched, and the others receive
 those of its changes that match. A part that begins later, such as a controller that has just become the leader,
 receives the known objects first. The API server lists and sends every object once for each watch, so that a second
-watch of the same objects doubles what the program costs it.
+watch of the same objects doubles what the program costs it. A server that stops answering is noticed within seconds,
+because whoever keeps a mirror shows it, or acts on it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
-from pathways_jupyter.kube.watch import Change, ChangeType, KnownObjects, key_of, only_identity, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, KnownObjects, Pulse, key_of, only_identity, watch
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 15.0
 """Between attempts at a kind that is not installed, not allowed, or at a server that was never reached."""
@@ -33,12 +34,14 @@ class Informer:
       labels: A label selector of equalities and names; empty for all objects.
       lean: Whether no more of an object than its identity is remembered, to save memory: its followers must be the
         first, because later ones could not receive the known objects.
+      after: What its changes wait for; of its list, only the first page is asked for before. None for nothing.
     """
 
     resource: Resource
     namespace: str
     labels: str
     lean: bool
+    after: asyncio.Event | None = field(compare=False, repr=False)
     _informers: Informers = field(compare=False, repr=False)
 
     async def follow(self, listener: Callable[[Change], None]) -> None:
@@ -79,10 +82,21 @@ class Informers:
         # As an ordered set.
         self._declared: dict[Informer, Informer] = {}
         self._watches: list[_SharedWatch] = []
+        self._pulse = Pulse(client)
+        # Runs while there are watches.
+        self._asking: asyncio.Task[None] | None = None
 
-    def of(self, resource: Resource, *, namespace: str = "", labels: str = "", lean: bool = False) -> Informer:
+    def of(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        lean: bool = False,
+        after: asyncio.Event | None = None,
+    ) -> Informer:
         """Declare that these objects are followed; see :class:`Informer` for the arguments."""
-        made = Informer(resource, namespace, labels, lean, self)
+        made = Informer(resource, namespace, labels, lean, after, self)
         return self._declared.setdefault(made, made)
 
     async def follow(self, informer: Informer, listener: Callable[[Change], None]) -> None:
@@ -92,14 +106,18 @@ class Informers:
             covering = [each for each in self._declared if each.covers(informer)]
             widest = min(covering, key=lambda each: (bool(each.labels), bool(each.namespace)))
             whole = [each for each in self._declared if widest.covers(each) and not each.lean]
-            shared = _SharedWatch(self.client, widest, whole)
+            shared = _SharedWatch(self.client, widest, whole, self._pulse)
             self._watches.append(shared)
+            self._asking = self._asking or asyncio.create_task(self._pulse.run())
         try:
             await shared.follow(informer, listener)
         finally:
             if not shared.is_followed and shared in self._watches:
                 # First, so that a follower that comes meanwhile begins another one.
                 self._watches.remove(shared)
+                if self._asking is not None and not self._watches:
+                    self._asking.cancel()
+                    self._asking = None
                 await shared.close()
 
 
@@ -109,12 +127,14 @@ class _SharedWatch:
     Args:
       widest: What is watched.
       whole: The informers whose objects are remembered whole.
+      pulse: What notices that the server has stopped answering.
     """
 
-    def __init__(self, client: Client, widest: Informer, whole: Iterable[Informer]) -> None:
+    def __init__(self, client: Client, widest: Informer, whole: Iterable[Informer], pulse: Pulse) -> None:
         self._client = client
         self._widest = widest
         self._whole = tuple(whole)
+        self._pulse = pulse
         self._known = KnownObjects(self._remembered)
         # The last SYNCED or LOST.
         self._state: Change | None = None
@@ -161,10 +181,19 @@ class _SharedWatch:
 
     async def _watch(self, backoff: Backoff) -> None:
         wide = self._widest
-        changes = watch(self._client, wide.resource, namespace=wide.namespace, labels=wide.labels, known=self._known)
+        changes = watch(
+            self._client,
+            wide.resource,
+            namespace=wide.namespace,
+            labels=wide.labels,
+            known=self._known,
+            pulse=self._pulse,
+        )
         try:
             async with contextlib.aclosing(changes):
                 async for change in changes:
+                    if wide.after is not None:
+                        await wide.after.wait()
                     # A list alone shows no success: watching may be forbidden.
                     if self._state is not None and self._state.error is None:
                         backoff.reset()

@@ -133,8 +133,7 @@ async def watch(
                 # The server has discarded the changes since our version. Nothing is wrong, so list again at once.
                 known.version = ""
                 continue
-            # 4xx is final (forbidden, no such kind), except for an overloaded server.
-            if error.status < 500 and error.status != 429:
+            if is_refusal(error):
                 raise
             problem: ClusterError | None = error
             backoff.delay(error.retry_after)
@@ -152,6 +151,12 @@ async def watch(
                 lost = True
                 yield Change(ChangeType.LOST, error=problem)
         await backoff.wait()
+
+
+def is_refusal(error: PathwaysError | None) -> bool:
+    """Return whether `error` is the server's word that it will not serve this: forbidden, or no such kind."""
+    # Not the word of an overloaded server.
+    return isinstance(error, ApiError) and error.status < 500 and error.status != 429
 
 
 async def until_gone(client: Client, resource: Resource, *, namespace: str, labels: str) -> None:

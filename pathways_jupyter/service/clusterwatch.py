@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pathways_jupyter.base import tasks
@@ -25,9 +26,10 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.kube.informer import Informer, Informers
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Resource
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.kube.watch import ChangeType, KnownObjects, Pulse, only_identity, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, is_refusal
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.derivation import Derived, derive, outline
 from pathways_jupyter.service.feed import Feed, Message
@@ -137,10 +139,9 @@ class ClusterWatch(Feed):
         async for _ in self._backoff:
             try:
                 async with Client(self.cluster) as client, tasks.group() as group:
-                    self._client, pulse = client, Pulse(client)
-                    group.create_task(pulse.run())
-                    for resource in RESOURCES:
-                        group.create_task(self._follow(client, resource, pulse))
+                    self._client, self._known = client, NamespaceState()
+                    for resource, informer in self._informers(client).items():
+                        group.create_task(informer.follow(partial(self._take, resource)))
                     group.create_task(self._draw(client))
                     group.create_task(self._leases.run(client, self.cluster.namespace))
             except PathwaysError as error:
@@ -157,38 +158,40 @@ class ClusterWatch(Feed):
             self._synced.clear()
             self._ready.set()
 
-    async def _follow(self, client: Client, resource: Resource, pulse: Pulse) -> None:
-        self._known.clear(resource)
-        changes = watch(
-            client, resource, namespace=self.cluster.namespace, known=KnownObjects(only_identity), pulse=pulse
-        )
-        try:
-            async with contextlib.aclosing(changes):
-                async for change in changes:
-                    if resource is PODS:
-                        # Their first page comes with the other kinds, in one round trip. The server answers the lists
-                        # of one client in turn: with all pages in between, the outline would take twice as long.
-                        await self._outlined.wait()
-                    changed = True
-                    if change.type is ChangeType.LOST:
-                        # Draw nothing until this kind is complete again, because the picture combines all kinds.
-                        self._synced.discard(resource)
-                        self._publish_state("lost", change.error)
-                    elif change.type is ChangeType.SYNCED:
-                        self._synced.add(resource)
-                        if self._synced >= OUTLINE_KINDS:
-                            self._outlined.set()
-                    elif change.type is ChangeType.DELETED:
-                        changed = self._known.drop(resource, change.object)
-                    else:
-                        changed = self._known.put(resource, change.object)
-                    if changed:
-                        self._dirty.set()
-        except ApiError as error:
-            # PathwaysJobs are optional: the cluster may not have the kind, or not let this user read it.
-            if resource is not PATHWAYS_JOBS or error.status not in {403, 404}:
-                raise
+    def _informers(self, client: Client) -> dict[Resource, Informer]:
+        informers, namespace = Informers(client), self.cluster.namespace
+        return {
+            # The pods' first page comes with the other kinds, in one round trip. The server answers the lists of one
+            # client in turn: with all their pages in between, the outline would take twice as long.
+            resource: informers.of(
+                resource, namespace=namespace, lean=True, after=self._outlined if resource is PODS else None
+            )
+            for resource in RESOURCES
+        }
+
+    def _take(self, resource: Resource, change: Change) -> None:
+        changed = True
+        if change.error is not None:
+            # Draw nothing until this kind is complete again, because the picture combines all kinds.
+            was_synced, before = resource in self._synced, self._known.objects[resource]
+            self._synced.discard(resource)
+            if resource is PATHWAYS_JOBS and not before and is_refusal(change.error):
+                # They are optional: the cluster may not have the kind, or not let this user read it.
+                self._synced.add(resource)
+            elif is_refusal(change.error) or not was_synced:
+                # The next attempt may have other credentials.
+                raise change.error
+            else:
+                self._publish_state("lost", change.error)
+        elif change.type is ChangeType.SYNCED:
             self._synced.add(resource)
+            if self._synced >= OUTLINE_KINDS:
+                self._outlined.set()
+        elif change.type is ChangeType.DELETED:
+            changed = self._known.drop(resource, change.object)
+        else:
+            changed = self._known.put(resource, change.object)
+        if changed:
             self._dirty.set()
 
     async def _draw(self, client: Client) -> None:

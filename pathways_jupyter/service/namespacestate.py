@@ -152,12 +152,6 @@ class NamespaceState:
         yield from (job for job in self.objects[JOBS].values() if proxy_job.container(job) is not None)
         yield from self.objects[PODS].values()
 
-    def clear(self, resource: Resource) -> None:
-        """Forget all objects of one kind."""
-        if resource is PODS:
-            self.pods = PodIndex()
-        self.objects[resource] = {}
-
     def put(self, resource: Resource, item: Object) -> bool:
         """Add or replace an object; return whether the namespace may look different now."""
         objects, name = self.objects[resource], str(item["metadata"]["name"])

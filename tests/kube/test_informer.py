@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from kinds import CONFIG_MAPS
 from program_log import Log
 from quiet_cluster import DEADLINE
 
-from pathways_jupyter.kube import informer, objects
+from benchmarks.link import Link
+from pathways_jupyter.base import tasks
+from pathways_jupyter.kube import auth, informer, objects, watch
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.watch import ChangeType
 from pathways_jupyter.local.apiserver import app
@@ -160,3 +164,42 @@ async def test_a_lean_one_remembers_whole_what_others_follow(bench, watches):
         undeclared = await stack.enter_async_context(following(informers.of(CONFIG_MAPS, labels="part=a")))
         assert undeclared.data == {"a": {"x": "1"}}
         assert watches["list"] == 3
+
+
+async def test_a_server_that_stops_answering_is_noticed_by_all_that_follow(bench, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(watch, "ANSWER_SECONDS", 0.5)
+    with Link(Path(bench.kubeconfig())) as link:
+        async with Client(auth.load(str(link.write(tmp_path / "kubeconfig")))) as client:
+            informers = Informers(client)
+            kinds = informers.of(CONFIG_MAPS), informers.of(objects.PODS)
+            async with following(kinds[0]) as one, following(kinds[1]) as other:
+                for each in (one, other):
+                    each.log.clear()
+                link.freeze()
+                for each in (one, other):
+                    await each.log.until("stopped answering")
+                link.thaw()
+                for each in (one, other):
+                    await each.log.until("SYNCED")
+                    assert [line.split(":")[0] for line in each.log] == ["LOST", "SYNCED"]
+
+
+async def test_one_that_waits_for_another_asks_for_one_page_before(bench, watches, monkeypatch):
+    monkeypatch.setattr(objects, "PAGE", 1)
+    async with bench.client() as client:
+        for name in "abc":
+            await objects.create(client, CONFIG_MAPS, config_map(name))
+        informers, other = Informers(client), asyncio.Event()
+        waits = asyncio.create_task(informers.of(CONFIG_MAPS, after=other).follow(listener := Listener()))
+        # Of the same server and client, so that a second page would have been asked for by then.
+        for _ in range(5):
+            async with following(informers.of(objects.SECRETS)):
+                pass
+        assert watches["list"] == 1
+        assert listener.log == []
+        other.set()
+        await listener.log.until("SYNCED")
+        assert listener.log == ["ADDED a", "ADDED b", "ADDED c", "SYNCED"]
+        assert watches["list"] == 3
+        await tasks.stop(waits)
