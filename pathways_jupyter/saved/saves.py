@@ -29,7 +29,7 @@ from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.google import open_bucket
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.saved import arrays as stored
+from pathways_jupyter.saved import arrays as array_files
 from pathways_jupyter.saved.arrays import READ, WRITE, Report
 from pathways_jupyter.saved.index import (
     LARGEST_BYTES,
@@ -41,11 +41,9 @@ from pathways_jupyter.saved.index import (
     is_name,
 )
 from pathways_jupyter.saved.resize import Resize
+from pathways_jupyter.saved.stored_save import INDEX, NO_GENERATION, StoredSave, remove
 from pathways_jupyter.saved.values import UnsavableError, VariableReader, VariableWriter
 
-_INDEX = "index.json"
-_NO_GENERATION = "0"
-"""For Google's storage, that of an object that is not there."""
 _MOST_READS = 3
 """A save that is replaced while it is read is read again."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -119,41 +117,30 @@ class Saves:
           UnsavableError: A variable cannot be kept, and `all_of` them have to be.
           PathwaysError: The bucket or the hosts failed; a previous save stays as it was.
         """
-        content, directory, began = uuid.uuid4().hex, self._directory(name), time.time()
-        contents, interrupted = f"{directory}/{content}", threading.Event()
+        content, began, interrupted = uuid.uuid4().hex, time.time(), threading.Event()
+        # The name is checked before anything is done.
+        self._directory(name)
         _load_orbax()
-        writer, nodes, unkept = VariableWriter(lambda array: stored.describe(array, devices)), {}, []
-        for variable, value in variables.items():
-            if not all_of and (variable.startswith("_") or isinstance(value, _NO_DATA)):
-                continue
-            try:
-                if not is_name(variable):
-                    raise UnsavableError(f"{variable[:80]!r} is no name of a variable.")
-                nodes[variable] = writer.write(variable, value)
-            except UnsavableError as error:
-                if all_of:
-                    raise
-                unkept.append(str(error))
-        if len(writer.arrays) > MOST_ARRAYS:
-            raise UnsavableError(f"{name} cannot be saved: it has more than {MOST_ARRAYS:,} arrays.")
+        writer, nodes, unkept = _described_variables(name, variables, devices, all_of=all_of)
 
         def write() -> tuple[str, Index | None, Index]:
             try:
-                generation, replaced = self._present(bucket, name)
-                stored.write(f"gs://{contents}", writer.arrays, stored.progress(WRITE, self._base, report))
-                files = _files(bucket, contents)
+                generation, replaced = save.present()
+                place, progress = f"gs://{save.place(content)}", array_files.progress(WRITE, self._base, report)
+                array_files.write(place, writer.arrays, progress)
+                files = save.files(content)
                 if not {path.partition("/")[0] for path in files} >= {
                     str(number) for number, array in enumerate(writer.arrays) if array.size
                 }:
-                    raise _interfered(name)
+                    raise save.interfered()
                 return generation, replaced, Index(content, began, notebook, nodes, writer.described, files)
             finally:
                 if interrupted.is_set():
-                    _discard(bucket, contents)
+                    save.discard(content)
 
         with _explained(f"{name} cannot be saved"):
             # To find the credentials may take seconds.
-            bucket = tasks.abandonable(open_bucket, name="pathways-save")
+            save = self._stored(tasks.abandonable(open_bucket, name="pathways-save"), name)
             try:
                 generation, replaced, index = tasks.abandonable(write, name="pathways-save")
                 if time.time() - began > _LONGEST_SAVE_SECONDS:
@@ -162,7 +149,7 @@ class Saves:
                         f"{name} cannot be saved: it took longer than 12 hours.",
                         hint="Save it again, on a machine that does not sleep meanwhile.",
                     )
-                self._publish(bucket, name, index, generation)
+                save.publish(index, generation)
             except KeyboardInterrupt:
                 # The hosts go on writing; the thread that waits for them removes it then.
                 interrupted.set()
@@ -170,55 +157,13 @@ class Saves:
             except Exception as error:
                 # Not if the bucket failed, for which it would be waited once more; a sweep removes them then.
                 if isinstance(error, (PathwaysError, *_errors_of_jax())):
-                    _discard(bucket, contents)
+                    save.discard(content)
                 raise
             if replaced is not None:
-                old = f"{directory}/{replaced.content}"
+                old = replaced.content
                 # After an Interrupt it goes on: the save is whole.
-                tasks.abandonable(lambda: _remove(bucket, bucket.find(old)), name="pathways-save")
+                tasks.abandonable(lambda: save.remove(old), name="pathways-save")
         return _described(name, index, tuple(unkept))
-
-    def _present(self, bucket: Any, name: str) -> tuple[str, Index | None]:
-        """Return the generation of the index that is there and what it says, None if that cannot be read."""
-        try:
-            generation, data = self._index(bucket, name)
-        except FileNotFoundError:
-            return _NO_GENERATION, None
-        with contextlib.suppress(PathwaysError):
-            return generation, Index.parse(name, data)
-        return generation, None
-
-    def _publish(self, bucket: Any, name: str, index: Index, generation: str) -> None:
-        """Write an index, if that of this generation is still there.
-
-        Raises:
-          PathwaysError: It is too large, another save was written meanwhile, or the files of this one are gone.
-        """
-        data, directory = index.encode(), self._directory(name)
-        if len(data) > LARGEST_BYTES:
-            raise PathwaysError(
-                f"{name} cannot be saved: what is not on TPUs is larger than 48 MB.",
-                hint="Put large arrays on TPUs with jax.device_put, or save fewer variables.",
-            )
-        bucket_name, _, key = f"{directory}/{_INDEX}".partition("/")
-        try:
-            # gcsfs' own calls have a condition for objects that are not there, and none for a generation.
-            url = f"{bucket.base.replace('/storage/', '/upload/storage/')}b/{quote(bucket_name)}/o"
-            condition = {"uploadType": "media", "name": key, "ifGenerationMatch": generation}
-            headers = {"Content-Type": "application/octet-stream"}
-            own = bucket.call("POST", url, headers=headers, data=data, json_out=True, **condition)["generation"]
-        except FileExistsError:
-            # Perhaps the request was repeated because its answer was lost on the way.
-            own, present = self._present(bucket, name)
-            if present is None or present.content != index.content:
-                raise PathwaysError(
-                    f"{name} was not saved: it was saved or deleted by another kernel meanwhile.",
-                    hint=advice("{saved} shows what is there now; save it again, or under another name."),
-                ) from None
-        if _files(bucket, f"{directory}/{index.content}") != index.files:
-            with contextlib.suppress(FileExistsError, FileNotFoundError):
-                bucket.call("DELETE", "b/{}/o/{}", bucket_name, key, ifGenerationMatch=own)
-            raise _interfered(name)
 
     def address(self, name: str) -> str:
         """Return the address of a save: ``gs://...``."""
@@ -232,19 +177,12 @@ class Saves:
             )
         return f"{self._base}/{name}"
 
-    def _index(self, bucket: Any, name: str) -> tuple[str, bytes]:
-        """Read an index; return its generation and its bytes, of which there may be too many.
-
-        Raises:
-          FileNotFoundError: There is none.
-        """
-        url = bucket.url(f"{self._directory(name)}/{_INDEX}")
-        headers, data = bucket.call("GET", url, headers={"Range": f"bytes=0-{LARGEST_BYTES}"})
-        return headers["X-Goog-Generation"], data
+    def _stored(self, bucket: Any, name: str) -> StoredSave:
+        return StoredSave(bucket, self._directory(name), name)
 
     def seconds(self, nbytes: int) -> float | None:
         """Return about how long it takes to save so many bytes; None where that is not known yet."""
-        return stored.seconds(WRITE, self._base, nbytes)
+        return array_files.seconds(WRITE, self._base, nbytes)
 
     def load(
         self,
@@ -270,13 +208,13 @@ class Saves:
         _load_orbax()
 
         def read() -> tuple[dict[str, Any], Mapping[int, str]]:
-            bucket = open_bucket()
+            save = self._stored(open_bucket(), name)
             for attempt in range(_MOST_READS):
-                generation, data = self._index(bucket, name)
+                generation, data = save.index()
                 try:
-                    return self._variables(bucket, name, Index.parse(name, data), devices, report, resize)
+                    return self._variables(save, name, Index.parse(name, data), devices, report, resize)
                 except Exception:
-                    if attempt == _MOST_READS - 1 or self._present(bucket, name)[0] == generation:
+                    if attempt == _MOST_READS - 1 or save.present()[0] == generation:
                         raise
             raise AssertionError
 
@@ -288,20 +226,20 @@ class Saves:
 
     def _variables(
         self,
-        bucket: Any,
+        save: StoredSave,
         name: str,
         index: Index,
         devices: Sequence[Any],
         report: Report | None,
         resize: Resize | None,
     ) -> tuple[dict[str, Any], Mapping[int, str]]:
-        contents = f"{self._directory(name)}/{index.content}"
-        if _files(bucket, contents) != index.files:
+        if save.files(index.content) != index.files:
             raise damaged(name, "its files are not those that were saved")
         described = dict(enumerate(resize.described(each) if resize else each for each in index.arrays))
         arrays: dict[int, Any] = dict.fromkeys(described)
         fitting = {number: each for number, each in described.items() if each is not None}
-        arrays |= stored.read(f"gs://{contents}", fitting, devices, stored.progress(READ, self._base, report))
+        progress = array_files.progress(READ, self._base, report)
+        arrays |= array_files.read(f"gs://{save.place(index.content)}", fitting, devices, progress)
         reader, variables = VariableReader(list(arrays.values())), {}
         for variable, node in index.variables.items():
             try:
@@ -320,7 +258,7 @@ class Saves:
             except FileNotFoundError:
                 return {}
             names = sorted(filter(_NAME.fullmatch, names))
-            paths = [f"{self._base}/{each}/{_INDEX}" for each in names]
+            paths = [f"{self._base}/{each}/{INDEX}" for each in names]
             ends = [LARGEST_BYTES + 1] * len(paths)
             return dict(zip(names, bucket.cat_ranges(paths, [0] * len(paths), ends, on_error="return"), strict=True))
 
@@ -357,18 +295,18 @@ class Saves:
         """
         directory = self._directory(name)
 
-        def remove() -> None:
+        def delete() -> None:
             bucket = open_bucket()
             if not (files := bucket.find(directory)):
                 raise FileNotFoundError
             # First, so that there is never an index without its files.
-            index = f"{directory}/{_INDEX}"
-            _remove(bucket, [each for each in files if each == index])
-            _remove(bucket, [each for each in files if each != index])
+            index = f"{directory}/{INDEX}"
+            remove(bucket, [each for each in files if each == index])
+            remove(bucket, [each for each in files if each != index])
 
         with _explained(f"{name} cannot be deleted"):
             # After an Interrupt it goes on: what was begun is removed.
-            tasks.abandonable(remove, name="pathways-saved")
+            tasks.abandonable(delete, name="pathways-saved")
 
     def sweep(self, *, dry_run: bool = False, at: float | None = None) -> tuple[str, ...]:
         """Remove what saves have left that were cut short; return the places of it.
@@ -383,25 +321,25 @@ class Saves:
           PathwaysError: The bucket failed.
         """
 
-        def remove() -> dict[tuple[str, str], list[str]]:
+        def find_and_remove() -> dict[tuple[str, str], list[str]]:
             bucket = open_bucket()
             before = (self._now(bucket) if at is None else at) - _ABANDONED_SECONDS
             left = self._contents(bucket, self._base)
             # Only now, so that a save that became whole meanwhile is named.
             for name in {name for name, _ in left}:
-                generation, index = self._present(bucket, name)
+                generation, index = self._stored(bucket, name).present()
                 if index is not None:
                     left.pop((name, index.content), None)
-                elif generation != _NO_GENERATION:
+                elif generation != NO_GENERATION:
                     # Damaged, or of another version, which may name any of them.
                     left = {content: files for content, files in left.items() if content[0] != name}
             abandoned = {content: paths for content, files in left.items() if (paths := _if_before(before, files))}
             if not dry_run:
-                _remove(bucket, [path for paths in abandoned.values() for path in paths])
+                remove(bucket, [path for paths in abandoned.values() for path in paths])
             return abandoned
 
         with _explained("Saves that were cut short cannot be removed"):
-            abandoned = tasks.abandonable(remove, name="pathways-saved")
+            abandoned = tasks.abandonable(find_and_remove, name="pathways-saved")
         return tuple(f"gs://{self._base}/{name}/{content}" for name, content in abandoned)
 
     def _now(self, bucket: Any) -> float:
@@ -429,19 +367,29 @@ def _if_before(moment: float, files: _Files) -> list[str]:
     return list(files) if max(files.values()) < moment else []
 
 
-def _remove(bucket: Any, paths: Sequence[str]) -> None:
-    if paths:
-        bucket.rm(list(paths))
+def _described_variables(
+    name: str, variables: Mapping[str, Any], devices: Sequence[Any], *, all_of: bool
+) -> tuple[VariableWriter, dict[str, Any], list[str]]:
+    """Return the variables as the index will have them, with their arrays in the writer, and why others are left out.
 
-
-def _interfered(name: str) -> PathwaysError:
-    return PathwaysError(f"{name} was not saved: its files were changed or deleted meanwhile.", hint="Save it again.")
-
-
-def _discard(bucket: Any, directory: str) -> None:
-    """Remove the files of a save that failed; what cannot be removed is removed by a sweep."""
-    with contextlib.suppress(Exception):
-        _remove(bucket, bucket.find(directory))
+    Raises:
+      UnsavableError: As :meth:`Saves.save`.
+    """
+    writer, nodes, unkept = VariableWriter(lambda array: array_files.describe(array, devices)), dict[str, Any](), []
+    for variable, value in variables.items():
+        if not all_of and (variable.startswith("_") or isinstance(value, _NO_DATA)):
+            continue
+        try:
+            if not is_name(variable):
+                raise UnsavableError(f"{variable[:80]!r} is no name of a variable.")
+            nodes[variable] = writer.write(variable, value)
+        except UnsavableError as error:
+            if all_of:
+                raise
+            unkept.append(str(error))
+    if len(writer.arrays) > MOST_ARRAYS:
+        raise UnsavableError(f"{name} cannot be saved: it has more than {MOST_ARRAYS:,} arrays.")
+    return writer, nodes, unkept
 
 
 def _load(package: str, module: str = "") -> None:
@@ -458,15 +406,6 @@ def _load(package: str, module: str = "") -> None:
 
 def _load_orbax() -> None:
     _load("orbax.checkpoint", "orbax.checkpoint._src.serialization.cloud_pathways_helper")
-
-
-def _files(bucket: Any, directory: str) -> dict[str, list[Any]]:
-    """Return the size and the checksum of each file below `directory`, as the bucket has them."""
-    infos = bucket.find(directory, detail=True)
-    return {
-        path.removeprefix(f"{directory}/"): [info["size"], info.get("md5Hash") or info.get("crc32c")]
-        for path, info in infos.items()
-    }
 
 
 def _described(name: str, index: Index, unkept: tuple[str, ...] = ()) -> Save:

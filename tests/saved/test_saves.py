@@ -35,6 +35,7 @@ from pathways_jupyter.saved import holders
 from pathways_jupyter.saved import saves as module
 from pathways_jupyter.saved.heap import LOCALS_CAN_BE_SET
 from pathways_jupyter.saved.holders import Holders
+from pathways_jupyter.saved.stored_save import StoredSave
 from pathways_jupyter.saved.suspension import Suspension
 from pathways_jupyter.saved.values import UnsavableError
 from pathways_jupyter.session import client, clusters, protocol, registry
@@ -242,15 +243,15 @@ def test_files_that_vanish_behind_the_index_fail_the_save_without_an_index(sessi
 
 def test_a_save_that_is_replaced_while_it_is_read_is_read_again(session, monkeypatch):
     session.save("moving", on_chip(session, 1))
-    found, read = [], module._files
+    found, read = [], StoredSave.files
 
-    def files(bucket, directory):
+    def files(save, content):
         if not found:
-            found.append(directory)
+            found.append(content)
             session.save("moving", on_chip(session, 2))
-        return read(bucket, directory)
+        return read(save, content)
 
-    monkeypatch.setattr(module, "_files", files)
+    monkeypatch.setattr(StoredSave, "files", files)
     assert session.load("moving")["n"] == 2
     session.saves.delete("moving")
 
