@@ -56,7 +56,7 @@ class LocalCluster:
         return {kind: count for kind, count in needed.items() if self.settings.nodes.get(kind, 0) < count}
 
     def restart_api(self, *, away: float = 0.0) -> None:
-        """Restart the API server in place: connections drop, the state is read from disk, pods keep running.
+        """Restart the API server in place: connections drop; objects, controllers and pods go on.
 
         Args:
           away: Seconds for which it stays away.

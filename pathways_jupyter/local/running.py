@@ -58,7 +58,7 @@ class RunningCluster:
         self._warm = warm
         self.network = Network(directory)
         self._bucket = Bucket(directory, settings.bucket, cold)
-        self._store = Store(directory / "state")
+        self._store = Store()
         self._kubelet = Kubelet(
             directory,
             network=self.network,
@@ -116,7 +116,6 @@ class RunningCluster:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await self._until_free(instances)
-        # The controllers and the store are others after a restart of the API.
         async with self.changing:
             needed = self._beside_held(instances) if free else instances
             grown = dataclasses.replace(
@@ -219,7 +218,7 @@ class RunningCluster:
         self.network.close()
 
     async def restart_api(self, away: float = 0.0) -> None:
-        """Drop every connection, read the state from disk again, and serve on the same port; pods keep running.
+        """Drop every connection, and serve on the same port again; objects, controllers and pods go on.
 
         Args:
           away: Seconds between the two.
@@ -228,12 +227,6 @@ class RunningCluster:
             port = self.api.port
             await self.api.stop()
             await asyncio.sleep(away)
-            await self._stop_controllers()
-            # No await from here until the new store exists: a pod writes its status to the current store at any time.
-            self._kubelet.detach()
-            self._store.close()
-            self._store = Store(self._directory / "state")
-            self._start_controllers(nodes_for(self.settings.nodes))
             self.api = self._api_server(port)
             await self.api.start()
 
@@ -320,7 +313,7 @@ class RunningCluster:
 
     async def _until_failed(self, service: str) -> None:
         while service not in self.failed:
-            # A watch ends when the API restarts; the next one is on the new store.
+            # A watch that falls behind ends.
             with contextlib.closing(self._store.watch(JOBSETS, names.DEFAULT_NAMESPACE)) as watch:
                 while await watch.batch():
                     if service in self.failed:

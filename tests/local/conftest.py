@@ -26,7 +26,6 @@ OF_ALL_RUNS = frozenset(
     {
         "apiserver/test_client.py",
         "apiserver/test_client_calls.py",
-        "apiserver/test_journal.py",
         "pathways/ifrt/test_messages.py",
         "pathways/test_freed_memory.py",
         "pathways/test_program_start.py",

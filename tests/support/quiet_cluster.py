@@ -29,7 +29,7 @@ class QuietCluster:
         self.directory = directory
         self.network = Network(directory)
         self.cold, self.warm = Spawner(log=directory / "cold.log"), Spawner(log=directory / "warm.log")
-        self.store = Store(directory / "store")
+        self.store = Store()
         self.kubelet = Kubelet(directory, network=self.network, cold=self.cold, warm=self.warm)
         self.server = ApiServer(self.store, self.kubelet, directory=directory, **options)
         self._clients: list[Client] = []

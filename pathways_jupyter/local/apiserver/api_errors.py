@@ -5,7 +5,6 @@ Raised by the store as well as by the HTTP layer: the store knows why, the HTTP 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -119,9 +118,3 @@ def invalid(resource: ResourceType, name: str, causes: Sequence[tuple[str, str]]
     listed = [{"reason": "FieldValueInvalid", "message": why, "field": field} for field, why in causes]
     details = {"kind": resource.kind, "causes": listed}
     return StatusError(422, f'{kind} "{name}" is invalid: {text}', resource, name, details=details)
-
-
-def not_stored(error: OSError) -> StatusError:
-    """Return a 500: the change cannot be written to disk, and was not made."""
-    where = f" (in {os.path.dirname(error.filename)})" if error.filename else ""
-    return StatusError(500, f"The embedded cluster cannot store the change: {error.strerror}{where}")

@@ -7,11 +7,9 @@ only :meth:`Store.get` gives a copy that may be changed.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.local.apiserver import (
@@ -22,43 +20,33 @@ from pathways_jupyter.local.apiserver import (
 )
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.journal import Journal, JournalKey
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.watch_delivery import ObjectState, Table, Watch, WatchEvent, WatchEventType
 from pathways_jupyter.local.apiserver.workload_strategy import admit_pod
 
+_Key = tuple[tuple[str, str], str, str]
+"""Type key, namespace and name of an object."""
+
 
 class Store:
-    """All objects of one cluster.
+    """All objects of one cluster."""
 
-    Args:
-      path: The journal file; None keeps everything in memory.
-
-    Raises:
-      LocalClusterError: The file is damaged.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self) -> None:
         self.resources = Registry()
         self.revision = 0
         self._base: int = 0
         self._tables = defaultdict[tuple[str, str], Table](lambda: Table(oldest=self._base))
-        self._dependents: dict[str, set[JournalKey]] = {}
-        self._journal = Journal(path) if path is not None else None
-        self._load()
-        if not self.revision:
-            for name in object_lifecycle.LASTING_NAMESPACES:
-                self.create(NAMESPACES, {"metadata": {"name": name}})
-            for definition in definitions.DEFINITIONS:
-                self.create(CRDS, definition)
-            # No client has seen a revision before this one.
-            self._base = self.revision
-            for table in self._tables.values():
-                table.compact(self._base)
-        for namespace in self.list(NAMESPACES):
-            self._end_namespace(namespace["metadata"]["name"])
+        self._dependents: dict[str, set[_Key]] = {}
+        for name in object_lifecycle.LASTING_NAMESPACES:
+            self.create(NAMESPACES, {"metadata": {"name": name}})
+        for definition in definitions.DEFINITIONS:
+            self.create(CRDS, definition)
+        # No client has seen a revision before this one.
+        self._base = self.revision
+        for table in self._tables.values():
+            table.compact(self._base)
 
     def get(self, resource: ResourceType, namespace: str, name: str) -> Object:
         """Return a copy of one object; `namespace` is empty for cluster-wide types.
@@ -239,20 +227,10 @@ class Store:
             self._end_namespace(name)
         return new
 
-    def compact(self) -> None:
-        """Replace the journal by one with only the objects that exist."""
-        records: list[tuple[JournalKey, ObjectState]] = []
-        for key, table in self._tables.items():
-            records += [((key, *place), record) for place, record in table.objects.items()]
-        if self._journal is not None:
-            self._journal.rewrite(self.revision, records)
-
     def close(self) -> None:
-        """End every watch and close the file."""
+        """End every watch."""
         for table in self._tables.values():
             table.close()
-        if self._journal is not None:
-            self._journal.close()
 
     def _served(self, resource: ResourceType) -> ResourceType:
         """Return the type as currently served: with the schema of its definition, where it has one."""
@@ -278,23 +256,9 @@ class Store:
         # By this, clients see when the server received a write, whatever the clock of its author says.
         writer = {"manager": "unknown", "operation": "Update", "apiVersion": obj["apiVersion"], "time": strategy.now()}
         metadata["managedFields"] = [{**writer, "fieldsType": "FieldsV1", "fieldsV1": {}}]
-        journal_key: JournalKey = (resource.key, metadata.get("namespace", ""), metadata["name"])
         record, deleted = ObjectState(obj), kind is WatchEventType.DELETED
-        # Written before watchers see it: a restart must not take back a change that a client has seen.
-        if self._journal is not None:
-            created = kind is WatchEventType.ADDED
-            try:
-                self._journal.append(self.revision, journal_key, record, created=created, deleted=deleted)
-            except OSError as error:
-                raise api_errors.not_stored(error) from error
-        previous = self._put(journal_key, record, deleted)
+        previous = self._put((resource.key, metadata.get("namespace", ""), metadata["name"]), record, deleted)
         self._tables[resource.key].publish(WatchEvent(kind, record, previous, self.revision))
-        if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(
-            len(table.objects) for table in self._tables.values()
-        ):
-            # It is shorter later, where there is no space for a second one now.
-            with contextlib.suppress(OSError):
-                self.compact()
         if resource.key == CRDS.key and not deleted:
             self.resources.define(obj)
         elif resource.key == CRDS.key:
@@ -308,36 +272,20 @@ class Store:
             self._end_namespace(metadata["namespace"])
         return obj
 
-    def _put(self, journal_key: JournalKey, record: ObjectState, deleted: bool) -> ObjectState | None:
+    def _put(self, place: _Key, record: ObjectState, deleted: bool) -> ObjectState | None:
         """Store an object's state, or remove it; return the previous one."""
-        key, namespace, name = journal_key
+        key, namespace, name = place
         objects = self._tables[key].objects
         previous = objects.pop((namespace, name), None)
         for uid in _owners(previous) - (set() if deleted else _owners(record)):
-            self._dependents[uid].discard(journal_key)
+            self._dependents[uid].discard(place)
             if not self._dependents[uid]:
                 del self._dependents[uid]
         if not deleted:
             objects[namespace, name] = record
             for uid in _owners(record):
-                self._dependents.setdefault(uid, set()).add(journal_key)
+                self._dependents.setdefault(uid, set()).add(place)
         return previous
-
-    def _load(self) -> None:
-        if self._journal is None:
-            return
-        self._base, entries = self._journal.read()
-        self.revision = self._base
-        for entry in entries:
-            self.revision = max(self.revision, entry.revision)
-            record = ObjectState(entry.object)
-            previous = self._put(entry.key, record, entry.deleted)
-            if entry.revision > self._base:
-                kind = WatchEventType.MODIFIED if previous else WatchEventType.ADDED
-                kind = WatchEventType.DELETED if entry.deleted else kind
-                self._tables[entry.key[0]].publish(WatchEvent(kind, record, previous, entry.revision))
-        for definition in self.list(CRDS):
-            self.resources.define(definition)
 
 
 def _owners(record: ObjectState | None) -> set[str]:

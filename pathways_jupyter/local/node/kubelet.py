@@ -90,28 +90,17 @@ class Kubelet:
         environment.install_kill(self.programs)
 
     def attach(self, store: Store, recorder: Recorder) -> None:
-        """Watch the pods of `store`, instead of the previous store; pods that are running continue."""
-        self.detach()
+        """Watch the pods of `store`, once."""
         self._store = store
         self._recorder = recorder
-        # A watch reports no deletion from before it began: pods that the new store does not have are ended here.
-        uids = {obj["metadata"]["uid"] for obj in store.list(PODS)}
-        for uid in set(self._pods) - uids:
-            self._forget(uid)
-        # It begins with an ADDED for each pod; one that runs already is only given its object again.
         self._watch = store.watch(PODS)
         self._following = asyncio.create_task(self._follow(self._watch))
-
-    def detach(self) -> None:
-        """Stop watching the store."""
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
 
     async def close(self) -> None:
         """End every pod at once and remove what they left."""
         # Without a watch, so that nothing is started while all pods end.
-        self.detach()
+        if self._watch is not None:
+            self._watch.close()
         for pod in self._pods.values():
             pod.terminate(0)
         if self._running:

@@ -165,10 +165,8 @@ class Bench:
         return pod
 
     async def restart(self) -> None:
-        """Stop the server and start another one on the same directory and port, with the state read from disk."""
+        """Stop the server and start another one on the same directory and port."""
         await self.server.stop()
-        self.store.close()
-        self.store = Store(self.directory / "journal")
         self.server = ApiServer(self.store, self.runtime, directory=self.directory, port=self.server.port)
         await self.server.start()
 
@@ -184,7 +182,7 @@ def make_pod(name: str, **labels: str):
 
 @contextlib.asynccontextmanager
 async def make_bench(directory: Path, **settings: Any) -> AsyncIterator[Bench]:
-    store, runtime = Store(directory / "journal"), LocalRuntime()
+    store, runtime = Store(), LocalRuntime()
     server = ApiServer(store, runtime, directory=directory, **settings)
     await server.start()
     token = server.users.add("admin")

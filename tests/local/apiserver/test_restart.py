@@ -61,18 +61,6 @@ async def test_a_watch_from_before_a_restart_misses_nothing(bench) -> None:
     assert (change["type"], change["object"]["metadata"]["name"]) == ("ADDED", "q")
 
 
-async def test_a_watch_from_before_the_journal_is_answered_with_expired(bench) -> None:
-    await bench.running_pod("p")
-    bench.store.compact()
-
-    await bench.restart()
-
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    async with bench.http.get(f"{bench.server.url}{PODS}?watch=1&resourceVersion=1", headers=headers) as response:
-        change = json.loads(await response.content.readline())
-    assert (change["type"], change["object"]["code"], change["object"]["reason"]) == ("ERROR", 410, "Expired")
-
-
 async def test_stopping_twice_is_stopping_once(bench) -> None:
     await bench.server.stop()
     await bench.server.stop()

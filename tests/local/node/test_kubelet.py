@@ -9,7 +9,6 @@ from waits import has_ended, wait_until
 
 from pathways_jupyter.local.apiserver.printing import pod_status
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS
-from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 
@@ -333,27 +332,6 @@ async def test_the_pods_of_a_fork_server_that_died_are_restarted(machine):
     os.kill(machine.cold.pid, signal.SIGKILL)
     pod = await machine.until(lambda pod: first(pod)["restartCount"] == 1 and ready(pod), "p")
     assert first(pod)["lastState"]["terminated"]["exitCode"] == 137
-
-
-async def test_pods_survive_a_new_store_with_the_same_pods(machine, tmp_path):
-    from pathways_jupyter.local.apiserver.store import Store
-
-    store = Store(tmp_path / "journal")
-    machine.kubelet.attach(store, Recorder(store))
-    machine.store = store
-    machine.pod("p", *SLEEP)
-    machine.pod("gone", *SLEEP)
-    before = await machine.until(ready, "p")
-    await machine.until(ready, "gone")
-    store.close()
-    again = machine.store = Store(tmp_path / "journal")
-    again.delete(PODS, "default", "gone", grace=0)
-    machine.kubelet.attach(again, Recorder(again))
-    assert (await execute(machine, "p", "echo", "alive"))[1] == "alive\n"
-    assert again.get(PODS, "default", "p")["status"] == before["status"]
-    again.delete(PODS, "default", "p", grace=0)
-    await machine.until_gone("p")
-    again.close()
 
 
 async def test_a_hollow_pod_is_ready_without_a_process(machine):
