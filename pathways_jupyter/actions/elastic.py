@@ -33,14 +33,10 @@ def prepare(target: FaultTarget, values: Values) -> Callable[[], Fault]:
     if fault == "slice-down":
         act = partial(faults.slice_down, target, number, seconds=parse_seconds("--for", time or 0.0), yes=yes)
     else:
-        default = faults.DRAIN_SECONDS if fault == "drain-node" else faults.SLOW_SECONDS
-        seconds = parse_seconds("--for", default if time is None else time)
+        seconds = parse_seconds("--for", faults.DRAIN_SECONDS if time is None else time)
         if not seconds:
             raise ConfigError("A fault must last longer than 0 s.", hint="For example: 30s, or 2m.")
-        if fault == "drain-node":
-            act = partial(faults.drain_node, target, number, seconds=seconds, yes=yes)
-        else:
-            act = partial(faults.slow, target, number, seconds=seconds)
+        act = partial(faults.drain_node, target, number, seconds=seconds, yes=yes)
     target.find(number)
     return act
 

@@ -11,11 +11,11 @@ _FOR = Option(
     "how long it lasts: seconds, or 30s, 2m",
     name="seconds",
     metavar="TIME",
-    default="slice-down: until its worker is back; drain-node and slow: 30 s",
+    default="slice-down: until its worker is back; drain-node: 30 s",
 )
 _NUMBER = "the service's number of it or the session's own, such as 6 or 0 of a slice 6 (your 0)"
 _INJECT = (
-    Word("fault", "which", choices=("slice-down", "drain-node", "slow"), required=True),
+    Word("fault", "which", choices=("slice-down", "drain-node"), required=True),
     Word("slice", f"the slice: {_NUMBER}", source=Source.SLICES, required=True),
 )
 _HEAL = (Word("slice", f"the slice: {_NUMBER}; default: all", source=Source.SLICES),)
@@ -50,7 +50,6 @@ COMMANDS = (
         ),
         examples={
             "elastic inject slice-down 1 --for 10s --after 5s": "in 5 seconds take slice 1 down, for 10 seconds",
-            "elastic inject slow 2 --for 30s": "its hosts stand still most of the time",
             "elastic inject drain-node 1": "cordon its nodes and evict its workers",
         },
         only=Face.NOTEBOOK,
@@ -78,7 +77,7 @@ COMMANDS = (
         options=(_FOR, _YES, *_PLACE),
         examples={
             "elastic inject slice-down 1 --for 30s": "of the only session on this machine",
-            "elastic inject slow 0 --job train --local": "of a job on the embedded cluster",
+            "elastic inject slice-down 0 --job train --local": "of a job on the embedded cluster",
         },
         only=Face.TERMINAL,
     ),

@@ -1,7 +1,7 @@
-"""Faults on purpose, to see what a training run does: a slice goes down, its node is drained, or it becomes slow.
+"""Faults on purpose, to see what a training run does: a slice goes down, or its node is drained.
 
-Nothing stays broken: Kubernetes replaces killed workers, cordoned nodes are uncordoned by a process of its own
-(:mod:`.cordons`), and a slow worker is released by a process in its own container.
+Nothing stays broken: Kubernetes replaces killed workers, and cordoned nodes are uncordoned by a process of its own
+(:mod:`.cordons`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.base.errors import ConfigError, SessionError
-from pathways_jupyter.base.text import reason
 from pathways_jupyter.elastic import cordons, fault_targets
 from pathways_jupyter.elastic.fault_targets import FaultTarget, running
 from pathways_jupyter.kube import execute, objects
@@ -22,12 +20,10 @@ from pathways_jupyter.service import names
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
 
-DRAIN_SECONDS = SLOW_SECONDS = 30.0
-"""Default time that a drained node stays cordoned, and a slow slice slow."""
+DRAIN_SECONDS = 30.0
+"""Default time that a drained node stays cordoned."""
 _SIGNAL = "ILL"
 """The signal that Pathways' own example of a hardware failure sends."""
-_SLOW = 'echo {seconds:g} > "$TMPDIR/slow" && kill -s USR1 1'
-"""In a worker of the embedded cluster: be slow for so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class Fault:
     """A fault that was injected.
 
     Attributes:
-      what: ``slice-down``, ``drain-node`` or ``slow``.
+      what: ``slice-down`` or ``drain-node``.
       number: The service's number of the slice.
       name: Its numbers for people.
       pods: The workers that were hit.
@@ -52,9 +48,6 @@ class Fault:
 
     def __str__(self) -> str:
         hit = ", ".join(self.pods)
-        if self.what == "slow":
-            still = "stands still" if len(self.pods) == 1 else "stand still"
-            return f"Slice {self.name} is slow for {self.seconds:g} s ({hit} {still} most of the time)."
         if self.what == "drain-node":
             lasts = f"{self.seconds:g} s"
             if not self.nodes:
@@ -94,18 +87,6 @@ def drain_node(
     return _inject(target, "drain-node", number, seconds, yes=yes)
 
 
-def slow(target: Session | FaultTarget, number: int, *, seconds: float = SLOW_SECONDS) -> Fault:
-    """Make a slice slow: its workers stand still four fifths of the time, for `seconds`.
-
-    On the embedded cluster only: in a container of a real one, Linux ignores a signal that stops the first process.
-
-    Raises:
-      ConfigError: It is another user's slice, or the cluster is a real one.
-      PathwaysError: The cluster could not be reached, or refused.
-    """
-    return _inject(target, "slow", number, seconds, yes=True)
-
-
 def heal(target: Session | FaultTarget, number: int | None = None) -> tuple[str, ...]:
     """End the faults of a slice (default: of all that may be hit) at once; return the nodes that take pods again.
 
@@ -123,15 +104,7 @@ def heal(target: Session | FaultTarget, number: int | None = None) -> tuple[str,
             of.check(number)
         # Others of the service may be another user's, with faults of their own.
         numbers = [each for each in range(of.slices) if aim.holds(each)] if number is None else [number]
-        nodes = await cordons.uncordon(client, [cordons.of_slice(of, each) for each in numbers])
-        if of.embedded:
-            for each in numbers:
-                try:
-                    pods = await running(client, of, each)
-                except SessionError:
-                    continue  # Down: nothing there is slow.
-                await asyncio.gather(*(_slow_down(client, pod, 0) for pod in pods))
-        return nodes
+        return await cordons.uncordon(client, [cordons.of_slice(of, each) for each in numbers])
 
     return aim.ask(end)
 
@@ -149,15 +122,7 @@ def _inject(target: Session | FaultTarget, what: str, number: int, seconds: floa
             # Before the workers end, so that none of them is started again there.
             hosts = sorted({str(pod["spec"]["nodeName"]) for pod in pods})
             nodes = await cordons.cordon(client, aim.where, hosts, of, number, seconds)
-        if what == "slow":
-            if not of.embedded:
-                raise ConfigError(
-                    "A slice of a real cluster cannot be made slow.",
-                    hint="Its worker is its container's first process, which cannot be stopped from inside. "
-                    "inject slice-down and inject drain-node work there.",
-                )
-            await asyncio.gather(*(_slow_down(client, pod, seconds) for pod in pods))
-        elif what == "slice-down":
+        if what == "slice-down":
             await asyncio.gather(*(_kill(client, pod, of.embedded, held=bool(seconds)) for pod in pods))
         else:
             for pod in pods:
@@ -183,15 +148,3 @@ async def _kill(client: Client, pod: Object, embedded: bool, *, held: bool) -> N
     if held:
         # Otherwise the kubelet might start the container again in the same pod, on the cordoned node.
         await objects.delete(client, objects.PODS, name, namespace=namespace)
-
-
-async def _slow_down(client: Client, pod: Object, seconds: float) -> None:
-    name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
-    command = ["/bin/sh", "-c", _SLOW.format(seconds=seconds)]
-    ran = await execute.run(client, name, command, namespace=namespace, container=names.WORKER_CONTAINER)
-    if ran.exit_code:
-        said = reason(ran.stderr, f"exit code {ran.exit_code}")
-        raise SessionError(
-            f"{name} could not be {'slowed down' if seconds else 'released'}: {said}.",
-            hint="Wait until it is up.",
-        )

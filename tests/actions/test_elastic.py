@@ -40,7 +40,7 @@ def test_a_fault_that_makes_no_sense_is_refused_before_anything_is_asked(values,
     [
         ("elastic heal 1 2", "elastic heal does not take '2'."),
         ("elastic heal --for 3s", "elastic heal does not take '--for'."),
-        ("elastic inject slow 1 --metric loss", "elastic inject does not take '--metric'."),
+        ("elastic inject drain-node 1 --metric loss", "elastic inject does not take '--metric'."),
         ("elastic inject flood 1", "There is no fault 'flood'."),
         ("elastic export run.json 2", "elastic export does not take '2'."),
         ("elastic export run.json --for 3s", "elastic export does not take '--for'."),
@@ -70,7 +70,7 @@ class Connected:
 
 
 def test_a_fault_is_either_after_a_time_or_at_a_step():
-    values = parse("elastic inject slow 1 --after 5s --at-step 5", MAGIC).values
+    values = parse("elastic inject drain-node 1 --after 5s --at-step 5", MAGIC).values
     with pytest.raises(ConfigError, match="--after and --at-step say when; both cannot be true") as refused:
         notebook.inject(Connected(), values)
     assert refused.value.hint == "Leave one of them out."
@@ -99,7 +99,7 @@ def test_a_fault_for_later_hits_no_slice_that_the_session_has_lost_by_then(monke
         "heal",
         "heal 1 --yes",
         "inject slice-down 1 --for 10s --after 5s --yes",
-        "inject slow 1 --at-step 100",
+        "inject drain-node 1 --at-step 100",
         "export run.json",
     ],
 )

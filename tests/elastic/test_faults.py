@@ -16,12 +16,11 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import cordons, fault_targets, faults
-from pathways_jupyter.kube import objects, pods
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Resource
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.service import names
 
 DEADLINE = 60.0
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
@@ -148,31 +147,8 @@ def test_a_node_that_someone_else_cordoned_is_left_as_it_is(session, ask):
     until(session, EventKind.SLICE_HEALED, since, 2)
 
 
-def test_a_slow_slice_stands_still_and_goes_on_again_and_again_until_it_is_healed(session, ask):
-    import jax
-    import numpy as np
-
-    (index,) = [each.index for each in session.record.slices if each.number == 1]
-
-    async def until_logged(client, text, count):
-        lines = pods.logs(client, session.record.pod, namespace="default", container=names.PROXY_CONTAINER, follow=True)
-        async with contextlib.aclosing(lines):
-            async for line in lines:
-                count -= text in line
-                if not count:
-                    return
-
-    faults.slow(session, 1, seconds=600)
-    ask(lambda client: until_logged(client, f"Slice {index} (tpuv6e:2x2) stands still", 2))
-    assert faults.heal(session, 1) == ()
-    ask(lambda client: until_logged(client, f"Slice {index} (tpuv6e:2x2) goes on", 2))
-    value = jax.device_put(np.float32(1), session.slices()[index][0])
-    assert float(value + 1) == 2
-    assert all(each.up for each in session.record.slices)
-
-
 def test_only_slices_of_the_session_can_be_hit(session):
-    for inject in (faults.slice_down, faults.drain_node, faults.slow, faults.heal):
+    for inject in (faults.slice_down, faults.drain_node, faults.heal):
         with pytest.raises(ConfigError, match="Slice 7 is not one of this session's") as refused:
             inject(session, 7)
         assert refused.value.hint == "This session holds: 0, 1, 2."

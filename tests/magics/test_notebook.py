@@ -196,7 +196,7 @@ def test_a_lost_and_a_healed_slice_are_reported_without_asking(connected):
         ("inject slice-down 9 --after 1s", "Slice 9 is not one of this session's."),
         ("inject slice-down 9 --at-step 1", "Slice 9 is not one of this session's."),
         ("inject slice-dwn 1 --after 1s", "There is no fault 'slice-dwn'."),
-        ("inject slow 1 --at-step 1 --for 0", "A fault must last longer than 0 s."),
+        ("inject drain-node 1 --at-step 1 --for 0", "A fault must last longer than 0 s."),
         ("heal 0 1", "elastic heal does not take '1'."),
     ],
 )

@@ -41,8 +41,6 @@ class InventorySlice:
     index: int
     instance_type: InstanceType
     hosts: dict[int, RegisteredHost] = field(default_factory=dict)
-    stopped_hosts: set[int] = field(default_factory=set)
-    """The hosts whose workers are stopped, and may go on."""
     holder: SliceRequest | None = None
 
     @property
@@ -55,26 +53,12 @@ class InventorySlice:
         """The name by which users know the slice."""
         return next((host.job for host in self.hosts.values()), f"slice {self.index}")
 
-    @property
-    def stopped(self) -> bool:
-        """Return whether it is ready, but computes nothing for now."""
-        return self.ready and bool(self.stopped_hosts)
-
-    def set_stopped(self, host: RegisteredHost, stopped: bool) -> bool:
-        """Note whether a worker is stopped; return whether the slice's state changes by that."""
-        before = self.stopped
-        # A worker that was replaced may still report.
-        if self.hosts.get(host.index) is host:
-            (self.stopped_hosts.add if stopped else self.stopped_hosts.discard)(host.index)
-        return self.stopped != before
-
     def to_message(self) -> dict[str, Any]:
         """Return the slice's state for a proxy."""
         return {
             "slice": self.index,
             "job": self.job,
             "up": self.ready,
-            "stopped": self.stopped,
             "sidecars": [host.sidecar for _, host in sorted(self.hosts.items())],
         }
 
@@ -136,7 +120,6 @@ class Slices:
         if target.hosts.get(host.index) is not host:
             return None
         del target.hosts[host.index]
-        target.stopped_hosts.discard(host.index)
         return target
 
     def impossible(self, request: SliceRequest) -> str:

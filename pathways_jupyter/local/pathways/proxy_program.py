@@ -94,9 +94,6 @@ class ProxyServer:
         # First: on a slice that is up again, functions find their sidecars at once.
         self._machine.sidecars.set_paths(paths)
         self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
-        # Last: computations that were held back must find that their slice is down.
-        stopped = {virtual for virtual, each in enumerate(slices) if each.stopped}
-        self._machine.queues.hold(each.id for each in self._machine.devices.all if each.slice_index in stopped)
 
     def placed(self) -> None:
         """Open the sessions that wait for slices."""

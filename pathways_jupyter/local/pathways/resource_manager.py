@@ -99,11 +99,7 @@ class ResourceManager:
         reason = ""
         try:
             while True:
-                message = await link.receive()
-                if joined.set_stopped(host, message["type"] == "stopped"):
-                    state = "stands still" if joined.stopped else "goes on"
-                    _log.info("Slice %d (%s) %s", joined.index, joined.instance_type, state)
-                    self._notify_holder(joined)
+                await link.receive()
         except LinkError as error:
             reason = str(error)
         finally:

@@ -26,14 +26,12 @@ class PlacedSlice:
       index: The slice's number at the resource manager.
       job: The Job of its workers.
       up: Whether all of its hosts are registered.
-      stopped: Whether it is up, but nothing is computed on it for now, because a worker is stopped.
       sidecars: The unix socket of each host's sidecar, in the order of hosts; empty while the slice is down.
     """
 
     index: int
     job: str
     up: bool
-    stopped: bool = False
     sidecars: tuple[str, ...] = ()
 
 
@@ -111,8 +109,6 @@ class SliceRequester:
                 _log.warning("Transition slice %d (%s) placed -> unplaced from %s: %s", virtual, kind, was.job, why)
             elif now.up and not was.up:
                 _log.info("Transition slice %d (%s) unplaced -> placed on %s", virtual, kind, now.job)
-            if now.up and now.stopped != was.stopped:
-                _log.info("Slice %d (%s) %s", virtual, kind, "stands still" if now.stopped else "goes on")
 
 
 async def inventory(resource_manager: str) -> list[InstanceType]:
@@ -130,4 +126,4 @@ async def inventory(resource_manager: str) -> list[InstanceType]:
 
 def _read(message: Mapping[str, Any]) -> PlacedSlice:
     sidecars = tuple(message["sidecars"]) if message["up"] else ()
-    return PlacedSlice(message["slice"], message["job"], message["up"], message["stopped"], sidecars)
+    return PlacedSlice(message["slice"], message["job"], message["up"], sidecars)

@@ -61,35 +61,6 @@ def test_a_worker_that_was_replaced_takes_nothing_with_it_when_it_is_missed():
     assert slices.ready == 0
 
 
-def test_a_slice_is_stopped_while_it_is_ready_and_one_of_its_workers_is_stopped():
-    slices = Slices([LARGE])
-    first, second = (RegisteredHost(0, host, "worker-0", f"pod-{host}") for host in range(2))
-    found = slices.add(first)
-    assert not found.set_stopped(first, True)
-    assert not found.stopped
-    slices.add(second)
-    assert found.stopped
-    # That its other worker is lost and replaced changes nothing for the one that is stopped.
-    slices.remove(second)
-    assert not found.to_message()["stopped"]
-    slices.add(second)
-    assert found.to_message()["stopped"]
-    assert found.set_stopped(first, False)
-    assert not found.stopped
-
-
-def test_a_worker_that_was_replaced_does_not_stop_the_slice():
-    slices = Slices([SMALL])
-    old, new = (RegisteredHost(0, 0, "worker-0", pod) for pod in ("old", "new"))
-    found = slices.add(old)
-    assert found.set_stopped(old, True)
-    slices.remove(old)
-    slices.add(new)
-    assert not found.stopped
-    assert not found.set_stopped(old, True)
-    assert not found.stopped
-
-
 def test_a_proxy_takes_back_what_it_had_and_nothing_else():
     slices = Slices([SMALL, SMALL])
     returning = SliceRequest("returning", [SMALL], held=(1,))

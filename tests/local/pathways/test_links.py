@@ -131,7 +131,7 @@ class Listener:
         self.calls = asyncio.Queue()
 
     def changed(self, slices):
-        self.calls.put_nowait([("stopped" if each.stopped else "up") if each.up else "down" for each in slices])
+        self.calls.put_nowait(["up" if each.up else "down" for each in slices])
 
     def placed(self):
         self.calls.put_nowait("placed")
@@ -140,12 +140,11 @@ class Listener:
         return [await self.calls.get() for _ in range(count)]
 
 
-def state(virtual: int, *, up: bool = True, stopped: bool = False):
+def state(virtual: int, *, up: bool = True):
     return {
         "slice": 4 + virtual,
         "job": f"j{virtual}",
         "up": up,
-        "stopped": stopped,
         "sidecars": [f"/s{virtual}"],
     }
 
@@ -172,16 +171,9 @@ async def test_a_proxy_follows_its_slices_and_asks_for_the_same_ones_again(serve
     assert await listener.next(2) == [["up", "down"], "placed"]
     assert requester._slices[1] == PlacedSlice(5, "j1", up=False)
     change(1)
-    change(0, stopped=True)
-    change(0)
-    assert await listener.next(3) == [["up", "up"], ["stopped", "up"], ["up", "up"]]
-    # A slice that goes down while it stands still is down, and no longer stopped.
-    change(0, stopped=True)
+    assert await listener.next(1) == [["up", "up"]]
     change(0, "lost w (killed)", up=False)
-    assert await listener.next(2) == [["stopped", "up"], ["down", "up"]]
-    # Another of its workers is still stopped when it is up again.
-    change(0, stopped=True)
-    assert await listener.next(1) == [["stopped", "up"]]
+    assert await listener.next(1) == [["down", "up"]]
     await manager.close()
     again = await serve.get()
     assert (await again.receive())["held"] == [4, 5]
@@ -194,13 +186,8 @@ async def test_a_proxy_follows_its_slices_and_asks_for_the_same_ones_again(serve
     assert said == [
         "Transition slice 0 unplaced -> placed on j0",
         "Transition slice 1 unplaced -> placed on j1",
-        "Slice 0 stands still",
-        "Slice 0 goes on",
-        "Slice 0 stands still",
         "Transition slice 0 placed -> unplaced from j0: lost w (killed)",
         "Transition slice 0 unplaced -> placed on j0",
-        "Slice 0 stands still",
-        "Slice 0 goes on",
     ]
 
 

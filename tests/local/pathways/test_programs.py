@@ -151,39 +151,3 @@ def test_a_worker_that_comes_again_takes_its_own_place(fresh):
     fresh.resource_manager.log.wait("Slice 0 .* is down", after=line)
     fresh.worker(0)
     fresh.resource_manager.log.wait(r"Slice 0 .* is healed", after=line)
-
-
-def test_a_slice_that_is_placed_while_its_worker_is_stopped_stands_still(fresh):
-    stopped = fresh.worker(0)
-    fresh.worker(1)
-    fresh.resource_manager.log.wait("2/2 Pathways Slices Now Ready")
-    stopped.process.send_signal(signal.SIGTSTP)
-    fresh.resource_manager.log.wait(r"Slice 0 .* stands still")
-    proxy = fresh.proxy("proxy")
-    line = proxy.log.wait(r"Slice 0 .* stands still")
-    stopped.process.send_signal(signal.SIGCONT)
-    proxy.log.wait(r"Slice 0 .* goes on", after=line)
-    assert "Slice 1 (tpuv6e:2x2) stands still" not in str(proxy.log)
-
-
-def test_a_worker_is_slow_until_its_time_is_over_or_another_time_is_set(make_service):
-    service = make_service(slices=1)
-    worker = service.worker(0)
-    proxy = service.proxy("proxy", slices=1)
-    proxy.log.wait("All 1 slices are placed")
-
-    def slow(seconds: str) -> None:
-        (service.directory(0) / "slow").write_text(seconds)
-        worker.process.send_signal(signal.SIGUSR1)
-
-    slow("600")
-    line = proxy.log.wait("Slice 0 .* stands still")
-    line = proxy.log.wait("Slice 0 .* goes on", after=line)
-    line = proxy.log.wait("Slice 0 .* stands still", after=line)
-    slow("0")
-    line = proxy.log.wait("Slice 0 .* goes on", after=line)
-    # What is no number changes nothing: the worker goes on, and can be slow again.
-    slow("soon")
-    slow("0.01")
-    line = proxy.log.wait("Slice 0 .* stands still", after=line)
-    proxy.log.wait("Slice 0 .* goes on", after=line)

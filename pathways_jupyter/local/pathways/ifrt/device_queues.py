@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 _log = logging.getLogger(__name__)
@@ -67,21 +67,11 @@ class JobQueue:
                     self._pending -= 1
 
 
-class _Held:
-    """The devices on which nothing is launched for now; shared by all queues."""
-
-    def __init__(self) -> None:
-        self.devices: frozenset[int] = frozenset()
-        self.changed = threading.Condition()
-
-
 class DeviceQueue:
     """Launches and waits for one list of devices."""
 
-    def __init__(self, devices: Sequence[int], held: _Held) -> None:
+    def __init__(self, devices: Sequence[int]) -> None:
         name = ",".join(map(str, devices))
-        self._devices = frozenset(devices)
-        self._held = held
         self._launches = JobQueue(f"launch {name}")
         self._waits = JobQueue(f"wait {name}")
         self._room = threading.Semaphore(_IN_FLIGHT)
@@ -93,11 +83,7 @@ class DeviceQueue:
           job: Starts a computation, and returns an object to wait for unless it is complete.
         """
         # `busy` is checked first: a job that overtook a queued one would break the order.
-        if (
-            not self._launches.busy
-            and self._devices.isdisjoint(self._held.devices)
-            and self._room.acquire(blocking=False)
-        ):
+        if not self._launches.busy and self._room.acquire(blocking=False):
             self._start(job)
         else:
             self.launch_elsewhere(job)
@@ -106,8 +92,6 @@ class DeviceQueue:
         """Like :meth:`launch`, but never on the caller's thread, for a job that is slow even to start."""
 
         def start() -> None:
-            with self._held.changed:
-                self._held.changed.wait_for(lambda: self._devices.isdisjoint(self._held.devices))
             self._room.acquire()
             self._start(job)
 
@@ -138,20 +122,13 @@ class DeviceQueues:
 
     def __init__(self) -> None:
         self._queues: dict[tuple[int, ...], DeviceQueue] = {}
-        self._held = _Held()
-
-    def hold(self, device_ids: Iterable[int]) -> None:
-        """Launch nothing on these devices from now on, and on all others again."""
-        with self._held.changed:
-            self._held.devices = frozenset(device_ids)
-            self._held.changed.notify_all()
 
     def of(self, device_ids: Sequence[int]) -> DeviceQueue:
         """Return the queue of this list of devices."""
         key = tuple(device_ids)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues.setdefault(key, DeviceQueue(key, self._held))
+            queue = self._queues.setdefault(key, DeviceQueue(key))
         return queue
 
 

@@ -141,24 +141,3 @@ def test_a_computation_that_fails_is_reported_to_waiting_callbacks():
     DeviceQueues().of([0]).wait(Failing(), lambda error: (errors.append(error), shown.set()))
     assert shown.wait(DEADLINE)
     assert "broken" in str(errors[0])
-
-
-def test_on_held_devices_nothing_starts_until_they_are_released():
-    queues, ran, released = DeviceQueues(), [], threading.Event()
-    queues.hold([1, 5])
-
-    def job(name):
-        def run():
-            ran.append(name)
-            if name == "second":
-                released.set()
-
-        return run
-
-    queues.of([0, 1]).launch(job("first"))
-    queues.of([0, 1]).launch(job("second"))
-    queues.of([0, 2]).launch(job("other devices"))
-    assert ran == ["other devices"]
-    queues.hold([5])
-    assert released.wait(DEADLINE)
-    assert ran == ["other devices", "first", "second"]
