@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -107,23 +106,11 @@ def _requirements(path: Path, sidecar: Versions) -> str:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path} cannot be read: {why}.", hint="Name a file of requirements.") from error
-    problems = list(_problems(text, sidecar))
+    checked = ((number, _problem(line, sidecar)) for number, line in _lines(text))
+    problems = [f"line {number}: {problem}" for number, problem in checked if problem]
     if problems:
         raise ConfigError(f"{path}, {some(problems, 3)}.", hint="Change the file; nothing was written or built.")
     return text
-
-
-def _problems(text: str, sidecar: Versions) -> Iterator[str]:
-    named: dict[str, list[tuple[int, Requirement]]] = {}
-    for number, line in _lines(text):
-        if problem := _problem(line, sidecar):
-            yield f"line {number}: {problem}"
-        elif (requirement := _of_release(line)) is not None and _applies(requirement, sidecar):
-            others = named.setdefault(canonicalize_name(requirement.name), [])
-            for seen_in, other in others:
-                if not _has_version(requirement.specifier & other.specifier):
-                    yield f"line {number}: {requirement} contradicts {other} in line {seen_in}"
-            others.append((number, requirement))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -177,26 +164,9 @@ def _requirement(line: str) -> Requirement:
     return Requirement(re.split(r"\s--", line)[0])
 
 
-def _of_release(line: str) -> Requirement | None:
-    """Return the requirement of a line that has no problem; None for an option or a URL."""
-    requirement = None if line.startswith("-") or _URL.match(line) else _requirement(line)
-    return requirement if requirement is not None and requirement.url is None else None
-
-
 def _applies(requirement: Requirement, sidecar: Versions) -> bool:
     where = {**_LINUX, "python_version": sidecar.python, "python_full_version": f"{sidecar.python}.0"}
     return requirement.marker is None or requirement.marker.evaluate(where)
-
-
-def _has_version(specifiers: SpecifierSet) -> bool:
-    """Return whether some version could fit: a bound itself, the next after it, or any without a lower bound."""
-    bounds = [each.version.removesuffix(".*") for each in specifiers if each.operator != "==="]
-    if len(bounds) < len(specifiers):
-        # Compared as text, so that nothing can be said.
-        return True
-    release = [Version(each).base_version for each in bounds]
-    candidates = ["0", *bounds, *(f"{each}.0.0.1" for each in release)]
-    return any(specifiers.contains(each, prereleases=True) for each in candidates)
 
 
 def _conflict(needs: Requirement, sidecar: Versions) -> str:

@@ -92,9 +92,6 @@ def test_a_base_image_of_another_jax_is_refused(wanted) -> None:
         ("--index-url https://${TOKEN_HOST}/simple", "names an environment variable"),
         ("six\njax==0.9.0 \\\n  --hash=sha256:aa", "line 2: jax==0.9.0 contradicts the sidecar, which has JAX 0.10.0"),
         ("jaxlib>=0.10.2", "contradicts the sidecar"),
-        ("numpy==1.26\nsix\nNumPy>=2", "line 3: NumPy>=2 contradicts numpy==1.26 in line 1"),
-        ("a>2,<3\na!=2.*,<2.5", r"line 2: a!=2\.\*,<2\.5 contradicts a<3,>2 in line 1"),
-        ("a~=1.4\na==1.3.2", "contradicts"),
         ("b @ git+ssh://git@github.com/a/b", "needs an SSH key"),
         ("--index-url http://localhost:3141/simple", r"is on this machine \(localhost\)"),
         ("http://127.0.0.1/a.whl", r"is on this machine \(127\.0\.0\.1\)"),
@@ -113,8 +110,6 @@ def test_what_can_be_built_is_written_as_utf_8_without_a_mark(encoding, tmp_path
     text = (
         "--index-url https://x.dev/simple\n# -r commented.txt\nsix ; python_version < '3'\njax[tpu]>=0.10\n"
         "jax==0.9 ; python_version < '3.11'\nnumpy~=2.0  # why\nb @ git+https://github.com/a/b\nhttps://x.dev/a.whl\n"
-        "numpy<3,!=2.1\nNumPy>1.26,>=2.0rc1\nc>2\nc<2.1\nc===2.0.5\nd==1.*\nd==1.5\n"
-        "e<1\ne==2 ; sys_platform == 'win32'\n"
     )
     (tmp_path / "wanted.txt").write_text(text, encoding=encoding)
     planned = sidecar_image.plan(tmp_path / "wanted.txt", "0.10.0", folder=tmp_path / "image")
