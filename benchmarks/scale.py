@@ -18,7 +18,7 @@ import aiohttp
 
 from benchmarks.crowd import RENEWAL_SECONDS, TYPE, count, crowd
 from benchmarks.measure import Row, Table
-from pathways_jupyter.server.hub import SWEEP_SECONDS
+from pathways_jupyter.server.server_state import SWEEP_SECONDS
 from pathways_jupyter.service.placement import MOST_LOGS
 
 if TYPE_CHECKING:

@@ -59,22 +59,22 @@ def watches(kubeconfig: str) -> dict[str, int]:
     """Return the number of open watches of each resource while several pages show one cluster."""
 
     async def look() -> dict[str, int]:
-        from pathways_jupyter.server.hub import Hub
         from pathways_jupyter.server.scope import Scope
+        from pathways_jupyter.server.server_state import ServerState
 
         with tempfile.TemporaryDirectory(prefix="pw-bench-") as directory, contextlib.ExitStack() as stack:
             async with counting(kubeconfig, Path(directory)) as counted, asyncio.timeout(_TIMEOUT):
                 stack.enter_context(mock.patch.dict(os.environ, {"KUBECONFIG": counted.kubeconfig}))
-                hub = Hub()
+                server_state = ServerState()
                 live = asyncio.Event()
                 for _ in range(PAGES):
-                    watch = await hub.watch(Scope())
+                    watch = await server_state.watch(Scope())
                     watch.add(lambda message: live.set() if message.get("watch") == "live" else None)
                 await live.wait()
                 # A list that was answered becomes a watch a moment later.
                 await counted.until(lambda watches: len(watches) >= len(WATCHED))
                 seen = dict(counted.watches)
-                await hub.close()
+                await server_state.close()
                 return seen
 
     return asyncio.run(look())

@@ -1,4 +1,4 @@
-"""The Jupyter server extension behind the sidebar: thin handlers on top of :mod:`pathways_jupyter.server.hub`."""
+"""The Jupyter server extension behind the sidebar: thin handlers on top of :mod:`.server_state`."""
 
 from __future__ import annotations
 

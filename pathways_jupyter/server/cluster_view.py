@@ -22,7 +22,7 @@ from pathways_jupyter.service.clusterwatch import identity
 from pathways_jupyter.session import clusters
 
 if TYPE_CHECKING:
-    from pathways_jupyter.server.hub import Hub
+    from pathways_jupyter.server.server_state import ServerState
     from pathways_jupyter.service.clusterwatch import ClusterWatch
 
 CHECK_SECONDS = 3.0
@@ -40,8 +40,8 @@ class ClusterView:
       send: Sends a message to the page; must not raise.
     """
 
-    def __init__(self, hub: Hub, scope: Scope, send: Callable[[dict[str, Any]], None]) -> None:
-        self._hub = hub
+    def __init__(self, server_state: ServerState, scope: Scope, send: Callable[[dict[str, Any]], None]) -> None:
+        self._server_state = server_state
         self._scope = scope
         self._send = send
         self._resolved: ResolvedScope | None = None
@@ -77,7 +77,7 @@ class ClusterView:
 
     def _show(self, resolved: ResolvedScope) -> None:
         """Send the state of `resolved` and every change of it; no-op if it is shown already."""
-        watch = self._hub.watch_cluster(resolved.cluster)
+        watch = self._server_state.watch_cluster(resolved.cluster)
         if watch is self._watch and self._resolved is not None and self._resolved.scope == resolved.scope:
             return
         self._leave()

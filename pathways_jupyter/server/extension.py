@@ -10,8 +10,8 @@ from traitlets import Unicode
 from traitlets.config import Configurable
 
 from pathways_jupyter.server.handlers import RouteRequest
-from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.routes import ROUTES
+from pathways_jupyter.server.server_state import ServerState
 from pathways_jupyter.server.updates import UpdatesHandler
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
@@ -36,16 +36,17 @@ def load(app: Any) -> None:
         os.environ["KUBECONFIG"] = os.pathsep.join(
             os.path.abspath(os.path.expanduser(part)) for part in kubeconfig.split(os.pathsep) if part
         )
-    hub = Hub()
+    server_state = ServerState()
     base = app.web_app.settings["base_url"]
     handlers: list[tuple[str, type, dict[str, Any]]] = [
-        (url_path_join(base, ROOT, route.path), RouteRequest, {"hub": hub, "route": route}) for route in ROUTES
+        (url_path_join(base, ROOT, route.path), RouteRequest, {"server_state": server_state, "route": route})
+        for route in ROUTES
     ]
-    handlers.append((url_path_join(base, ROOT, "updates"), UpdatesHandler, {"hub": hub}))
+    handlers.append((url_path_join(base, ROOT, "updates"), UpdatesHandler, {"server_state": server_state}))
     app.web_app.add_handlers(".*$", handlers)
 
     async def kernel_acted(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
         if data.get("action") in {"shutdown", "restart"} and data.get("kernel_id"):
-            hub.spawn(hub.kernel_ended(str(data["kernel_id"])))
+            server_state.spawn(server_state.kernel_ended(str(data["kernel_id"])))
 
     app.event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=kernel_acted)

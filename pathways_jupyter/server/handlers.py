@@ -20,7 +20,7 @@ from tornado.iostream import StreamClosedError
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.server import request_checks
-from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.server_state import ServerState
 
 _BUG_HINT = "This is a bug in pathways_jupyter; see the log of the Jupyter server."
 
@@ -53,9 +53,9 @@ class RouteRequest(request_checks.SameSiteMixin, APIHandler):  # type: ignore[mi
 
     _working: asyncio.Task[Any] | None = None
 
-    def initialize(self, hub: Hub, route: Route) -> None:
+    def initialize(self, server_state: ServerState, route: Route) -> None:
         """Set the options of the route; tornado calls this."""
-        self.hub, self._route = hub, route
+        self.server_state, self._route = server_state, route
         self.parameters: dict[str, Any] = {}
 
     async def prepare(self) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.server import quickstart, scope
 from pathways_jupyter.server.handlers import Route, RouteRequest
-from pathways_jupyter.server.hub import LOG_LINES, contexts
 from pathways_jupyter.server.request_checks import RELOAD, object_name
+from pathways_jupyter.server.server_state import LOG_LINES, contexts
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service.pathwaysjob import conditions
 from pathways_jupyter.session.protocol import Method
@@ -40,17 +40,17 @@ async def _contexts(request: RouteRequest) -> Json:
 
 async def _services(request: RouteRequest) -> Json:
     """Return the services of a cluster with their free slices."""
-    return {"services": await request.hub.services(scope.parse(request.parameters))}
+    return {"services": await request.server_state.services(scope.parse(request.parameters))}
 
 
 async def _act_on_session(request: RouteRequest, session: str, action: str) -> Json:
     """Disconnect, reconnect or suspend a session, or count it as used."""
-    return {"result": await request.hub.act(session, Method(action))}
+    return {"result": await request.server_state.act(session, Method(action))}
 
 
 async def _arrays(request: RouteRequest, session: str) -> Json:
     """Return the number of arrays that a session's kernel has on its devices, and their bytes; null if not known."""
-    return {"arrays": await request.hub.act(session, Method.ARRAYS)}
+    return {"arrays": await request.server_state.act(session, Method.ARRAYS)}
 
 
 async def _profile(request: RouteRequest, session: str) -> Json:
@@ -58,14 +58,14 @@ async def _profile(request: RouteRequest, session: str) -> Json:
     seconds = request.parameters.get("seconds")
     if type(seconds) is not int or not 1 <= seconds <= _MOST_PROFILE_SECONDS:
         raise ConfigError(f"seconds must be from 1 to {_MOST_PROFILE_SECONDS}.", hint=RELOAD)
-    view = await request.while_connected(request.hub.profile(session, seconds))
+    view = await request.while_connected(request.server_state.profile(session, seconds))
     return {"html": view.html, "location": view.value.location}
 
 
 async def _sweep(request: RouteRequest) -> Json:
     """Remove stale proxies of this user, or only list them."""
     dry_run = scope.flag("dry_run", request.parameters.get("dry_run", True))
-    return {"removed": await request.hub.sweep(scope.parse(request.parameters), dry_run=dry_run)}
+    return {"removed": await request.server_state.sweep(scope.parse(request.parameters), dry_run=dry_run)}
 
 
 async def _log(request: RouteRequest) -> Lines:
@@ -74,7 +74,7 @@ async def _log(request: RouteRequest) -> Lines:
     if not parameters.get("pod"):
         raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
     where, pod = scope.parse(parameters), object_name(parameters["pod"], "pod")
-    return request.hub.log(where, pod, follow=_follows(request))
+    return request.server_state.log(where, pod, follow=_follows(request))
 
 
 async def _job(request: RouteRequest, job: str) -> Json:

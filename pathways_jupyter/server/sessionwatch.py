@@ -225,13 +225,11 @@ def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, A
         "silent": followed.silent,
         "kernel_id": record.kernel_id,
         "notebook": record.notebook,
-        "user": record.user,
         "namespace": record.namespace,
         "service": names.service_of(record.service)[0] or record.service,
         "pathways_job": record.pathways_job,
         "instances": dict(record.instances),
         "devices": drawn.chips(record),
-        "job": record.job,
         # A suspended session's is removed.
         "pod": "" if record.state is SessionState.SUSPENDED else record.pod,
         "suspend_after": record.suspend_after,
@@ -239,6 +237,5 @@ def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, A
         "suspends_at": record.suspends_at,
         "saved": dataclasses.asdict(record.saved) if record.saved is not None else None,
         "verdicts": {command: each.to_json(Face.SIDEBAR) for command, each in verdicts(judged)},
-        "created": record.created,
         "scope": dataclasses.asdict(scope.of_record(record)),
     }

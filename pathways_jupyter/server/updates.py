@@ -17,8 +17,8 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.server import request_checks
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.cluster_view import ClusterView
-from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
+from pathways_jupyter.server.server_state import ServerState
 
 BEAT_SECONDS = 15.0
 """Interval of a page's signs of life. A page that gets none for three times as long opens a new connection: a browser
@@ -33,9 +33,9 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
 
     max_message_size = request_checks.LONGEST_MESSAGE_BYTES
 
-    def initialize(self, hub: Hub) -> None:
+    def initialize(self, server_state: ServerState) -> None:
         """Set the options of the route; tornado calls this."""
-        self.hub = hub
+        self.server_state = server_state
         self._beating: asyncio.Task[None] | None = None
         self._showing: asyncio.Task[None] | None = None
 
@@ -48,9 +48,9 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         """Send the version, then the sessions."""
         super().open(*words, **named)
         self._send({"type": "hello", "version": version("pathways_jupyter")})
-        self.hub.prepare()
-        self.hub.sessions.add(self._send)
-        self._beating = self.hub.spawn(self._beat())
+        self.server_state.prepare()
+        self.server_state.sessions.add(self._send)
+        self._beating = self.server_state.spawn(self._beat())
 
     async def on_message(self, message: str | bytes) -> None:
         """Handle the page's choice of another cluster, or of none."""
@@ -63,14 +63,16 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         if self._showing is not None:
             self._showing.cancel()
         # The watch of the previous cluster goes on for a moment: it is often the next scope's as well.
-        self._showing = None if scope is None else self.hub.spawn(ClusterView(self.hub, scope, self._send).show())
+        self._showing = (
+            None if scope is None else self.server_state.spawn(ClusterView(self.server_state, scope, self._send).show())
+        )
 
     def on_close(self) -> None:
         """Remove the page's listeners."""
         for task in (self._beating, self._showing):
             if task is not None:
                 task.cancel()
-        self.hub.sessions.remove(self._send)
+        self.server_state.sessions.remove(self._send)
         super().on_close()
 
     async def _beat(self) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from waits import has_ended, wait_until
 
-from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.server_state import ServerState
 from pathways_jupyter.session.protocol import Method
 from tests.conftest import Notebook
 
@@ -109,7 +109,7 @@ async def test_the_sidebars_reconnect_starts_another_as_well(own, monkeypatch):
         os.kill(json.loads(own.cli("local", "status", "--json").stdout)["pid"], signal.SIGKILL)
         notebook.wait_for("All arrays on TPUs are lost")
         (session,) = json.loads(own.cli("sessions", "--json").stdout)
-        await Hub().act(session["id"], Method.RECONNECT)
+        await ServerState().act(session["id"], Method.RECONNECT)
         found = notebook.run("import jax; print(len(jax.devices()))").text
         assert "JAX uses its new proxy" in found
         assert found.splitlines()[-1] == "4"

@@ -45,10 +45,10 @@ c.KernelManager.transport = "ipc"
 c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True, **dict.fromkeys({others!r}, False)}}
 c.IdentityProvider.token = {token!r}
 
-from pathways_jupyter.server import cluster_view, hub, routes
+from pathways_jupyter.server import cluster_view, server_state, routes
 
 cluster_view.CHECK_SECONDS = 0.5
-hub.LINGER_SECONDS = 1.0
+server_state.LINGER_SECONDS = 1.0
 
 async def broken(request):
     async def lines():

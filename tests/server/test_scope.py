@@ -10,8 +10,8 @@ from kubeconfigs import write
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError
 from pathways_jupyter.kube import auth
 from pathways_jupyter.server import scope as scopes
-from pathways_jupyter.server.hub import contexts
 from pathways_jupyter.server.scope import Scope
+from pathways_jupyter.server.server_state import contexts
 from pathways_jupyter.session.registry import SessionRecord
 
 ADDRESS = "https://127.0.0.1:1"

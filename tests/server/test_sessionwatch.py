@@ -189,7 +189,7 @@ async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster)
     await page.until(lambda page: not page.sessions and page.ended)
     (over,) = page.ended
     assert (over["id"], over["state"], over["alive"], over["notebook"]) == (record["id"], "closed", False, "a.ipynb")
-    assert over["state_since"] > over["created"]
+    assert over["state_since"] > record["created"]
     await page.until(lambda page: [each["data"].get("state") for each in page.events[record["id"]][-1:]] == ["closed"])
     # A page that is loaded again leaves no listener for a moment.
     watching.remove(page)

@@ -13,8 +13,8 @@ from pages import DEADLINE, opened
 
 from pathways_jupyter.server import cluster_view
 from pathways_jupyter.server.cluster_view import ClusterView
-from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
+from pathways_jupyter.server.server_state import ServerState
 from pathways_jupyter.server.updates import BEAT_SECONDS
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.protocol import Method
@@ -102,7 +102,7 @@ async def test_a_slice_says_which_session_of_which_user_holds_it(server, connect
             (held,) = row["slices"]
             assert held["index"] == 0
             assert holders[held["number"]]["session"] == row["id"]
-            assert holders[held["number"]]["user"] == row["user"]
+            assert holders[held["number"]]["user"] == one["user"]
             assert holders[held["number"]]["mine"]
         assert {holder["session"] for holder in holders.values()} == {one["id"], two["id"]}
 
@@ -244,7 +244,7 @@ async def test_a_cluster_that_cannot_be_looked_up_because_of_a_bug_is_said_to_be
     monkeypatch.setattr(cluster_view.scopes, "resolve", resolve)
     monkeypatch.setattr(cluster_view, "CHECK_SECONDS", 0.01)
     sent = []
-    showing = asyncio.create_task(ClusterView(Hub(), Scope(context="mine"), sent.append).show())
+    showing = asyncio.create_task(ClusterView(ServerState(), Scope(context="mine"), sent.append).show())
     try:
         async with asyncio.timeout(DEADLINE):
             for _ in range(3):

@@ -51,7 +51,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class Hub:
+class ServerState:
     """The state of one Jupyter server's extension; used on the server's event loop only."""
 
     def __init__(self) -> None:

@@ -17,9 +17,9 @@ from pathways_jupyter.base.events import SessionState, SuspendedArrays
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.server import hub as hubs
-from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server import server_state as module
 from pathways_jupyter.server.scope import Scope
+from pathways_jupyter.server.server_state import ServerState
 from pathways_jupyter.service import discovery
 from pathways_jupyter.service.derivation import outline
 from pathways_jupyter.service.podstate import State
@@ -30,15 +30,15 @@ from pathways_jupyter.session.verdicts import SessionCommand, verdict
 DEADLINE = 60
 PREPARED = """
 import asyncio, sys
-from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.server_state import ServerState
 
 async def main():
-    hub = Hub()
+    server_state = ServerState()
     print("pathways_jupyter.kube.library" in sys.modules)
-    hub.prepare()
-    await hub._preparing
+    server_state.prepare()
+    await server_state._preparing
     print("pathways_jupyter.kube.library" in sys.modules)
-    await hub.close()
+    await server_state.close()
 
 asyncio.run(main())
 """
@@ -65,10 +65,10 @@ class Page:
 
 
 @pytest.fixture
-async def hub(monkeypatch, machine):
+async def server_state(monkeypatch, machine):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
-    monkeypatch.setattr(hubs, "LINGER_SECONDS", 0.2)
-    made = Hub()
+    monkeypatch.setattr(module, "LINGER_SECONDS", 0.2)
+    made = ServerState()
     yield made
     await made.close()
 
@@ -79,15 +79,15 @@ def scope(cluster, monkeypatch):
     return Scope()
 
 
-async def test_the_error_of_a_trace_is_that_of_its_process_in_words_for_a_page(hub):
+async def test_the_error_of_a_trace_is_that_of_its_process_in_words_for_a_page(server_state):
     with pytest.raises(SessionError, match="There is no session on this machine") as failed:
-        await hub.profile("4f2a", 1)
+        await server_state.profile("4f2a", 1)
     assert "%pathways connect makes one." in failed.value.advice(Face.SIDEBAR)
 
 
-async def test_the_log_of_a_pod_that_is_gone_asks_for_no_other_name(hub, scope):
+async def test_the_log_of_a_pod_that_is_gone_asks_for_no_other_name(server_state, scope):
     with pytest.raises(ClusterError, match="Pod pathways-proxy-gone is gone, and its log with it") as failed:
-        async for _ in hub.log(scope, "pathways-proxy-gone", follow=False):
+        async for _ in server_state.log(scope, "pathways-proxy-gone", follow=False):
             pass
     assert "Check the name" not in failed.value.hint
 
@@ -101,11 +101,11 @@ async def cordon(client, node, *, on):
     await objects.patch(client, kinds.NODES, node, {"spec": {"unschedulable": on}})
 
 
-async def test_two_pages_share_one_watch_and_the_last_one_ends_it(hub, scope):
+async def test_two_pages_share_one_watch_and_the_last_one_ends_it(server_state, scope):
     one, other = Page(), Page()
-    watch = await hub.watch(scope)
+    watch = await server_state.watch(scope)
     watch.add(one)
-    assert await hub.watch(scope) is watch
+    assert await server_state.watch(scope) is watch
     watch.add(other)
     await one.until(all_ready)
     await other.until(all_ready)
@@ -113,10 +113,10 @@ async def test_two_pages_share_one_watch_and_the_last_one_ends_it(hub, scope):
     watch.remove(other)
     async with asyncio.timeout(DEADLINE):
         await watch.closed.wait()
-    assert await hub.watch(scope) is not watch
+    assert await server_state.watch(scope) is not watch
 
 
-async def test_a_watch_that_ends_before_its_cluster_has_answered_leaves_no_task(hub, monkeypatch, tmp_path):
+async def test_a_watch_that_ends_before_its_cluster_has_answered_leaves_no_task(server_state, monkeypatch, tmp_path):
     async def silent(reader, writer):
         await reader.read()
         writer.close()
@@ -124,19 +124,19 @@ async def test_a_watch_that_ends_before_its_cluster_has_answered_leaves_no_task(
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     monkeypatch.setenv("KUBECONFIG", write(tmp_path / "config", {"server": address}, {"token": "t"}))
-    watch, page = await hub.watch(Scope()), Page()
+    watch, page = await server_state.watch(Scope()), Page()
     watch.add(page)
     watch.remove(page)
     async with asyncio.timeout(DEADLINE / 2):
         await watch.closed.wait()
-        while hub._tasks:
-            await asyncio.wait(hub._tasks)
+        while server_state._tasks:
+            await asyncio.wait(server_state._tasks)
     server.close()
 
 
-async def test_a_worker_that_dies_is_seen_to_go_and_to_come_back(hub, scope):
+async def test_a_worker_that_dies_is_seen_to_go_and_to_come_back(server_state, scope):
     page = Page()
-    watch = await hub.watch(scope)
+    watch = await server_state.watch(scope)
     watch.add(page)
     await page.until(all_ready)
     pod, node = (page.slices[1]["hosts"][0][key] for key in ("pod", "node"))
@@ -163,52 +163,54 @@ def test_a_server_imports_its_client_before_the_first_look_if_there_is_a_cluster
     assert said.stdout.split() == ["False", str(known)]
 
 
-async def test_the_dialog_shows_what_is_free(hub, scope):
-    (service,) = await hub.services(scope)
+async def test_the_dialog_shows_what_is_free(server_state, scope):
+    (service,) = await server_state.services(scope)
     (capacity,) = service["capacity"]
     assert (capacity["instance_type"], capacity["total"]) == ("tpuv6e:2x2", 2)
 
 
-async def test_a_log_ends_where_the_pods_log_ends(hub, scope):
-    (service,) = await hub.services(scope)
-    lines = [line async for line in hub.log(scope, service["pod"], follow=False)]
+async def test_a_log_ends_where_the_pods_log_ends(server_state, scope):
+    (service,) = await server_state.services(scope)
+    lines = [line async for line in server_state.log(scope, service["pod"], follow=False)]
     assert any("Pathways Server serving on" in line for line in lines)
 
 
-async def test_following_a_log_stops_when_the_reader_does(hub, scope):
-    (service,) = await hub.services(scope)
-    lines = hub.log(scope, service["pod"], follow=True)
+async def test_following_a_log_stops_when_the_reader_does(server_state, scope):
+    (service,) = await server_state.services(scope)
+    lines = server_state.log(scope, service["pod"], follow=True)
     async with asyncio.timeout(DEADLINE), contextlib.aclosing(lines):
         assert await anext(lines)
 
 
-async def test_a_session_that_died_with_its_kernel_is_cleaned_up(hub, scope, cluster, machine, monkeypatch):
-    monkeypatch.setattr(hubs, "SUPERVISOR_SECONDS", 0.1)
+async def test_a_session_that_died_with_its_kernel_is_cleaned_up(server_state, scope, cluster, machine, monkeypatch):
+    monkeypatch.setattr(module, "SUPERVISOR_SECONDS", 0.1)
     record = dead_session(machine, cluster, kernel_id="k-dead")
     other = dead_session(machine, cluster, kernel_id="k-else", session="0badc0ffee")
     async with asyncio.timeout(DEADLINE):
-        await hub.kernel_ended("k-dead")
+        await server_state.kernel_ended("k-dead")
     assert not record.exists()
     assert other.exists()
-    assert "0badc0ffee" in await hub.sweep(scope, dry_run=True)
+    assert "0badc0ffee" in await server_state.sweep(scope, dry_run=True)
     assert other.exists()
-    await hub.sweep(scope, dry_run=False)
+    await server_state.sweep(scope, dry_run=False)
     assert not other.exists()
 
 
-async def test_disconnecting_a_session_whose_supervisor_is_gone_removes_what_it_left(hub, scope, cluster, machine):
+async def test_disconnecting_a_session_whose_supervisor_is_gone_removes_what_it_left(
+    server_state, scope, cluster, machine
+):
     record = dead_session(machine, cluster, kernel_id="k-dead")
     async with asyncio.timeout(DEADLINE):
-        assert await hub.act(record.stem, Method.DISCONNECT) is None
+        assert await server_state.act(record.stem, Method.DISCONNECT) is None
     assert not record.exists()
 
 
 @pytest.mark.thorough
-async def test_disconnecting_a_session_that_lives_asks_its_supervisor(hub, cluster):
+async def test_disconnecting_a_session_that_lives_asks_its_supervisor(server_state, cluster):
     link = hold(cluster)
     try:
         async with asyncio.timeout(DEADLINE):
-            assert await hub.act(link.session, Method.DISCONNECT) == {"left": ""}
+            assert await server_state.act(link.session, Method.DISCONNECT) == {"left": ""}
     finally:
         await asyncio.to_thread(link.close, patience=DEADLINE)
 
@@ -242,9 +244,9 @@ def dead_session(machine, kubeconfig, *, kernel_id, session="deadbeef00"):
     return path
 
 
-async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_describe_it(hub, scope):
+async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_describe_it(server_state, scope):
     page = Page()
-    watch = await hub.watch(scope)
+    watch = await server_state.watch(scope)
     watch.add(page)
     await page.until(all_ready)
     async with Client(watch.cluster) as client:
@@ -267,6 +269,6 @@ async def test_a_page_that_shows_an_earlier_state_gets_no_proxy_where_none_is_of
     record = new_record(state=state, saved=saved if state is not SessionState.CLOSING else None)
     registry.write(record)
     with pytest.raises(SessionError) as refused:
-        await Hub().act(record.id, Method.RECONNECT)
+        await ServerState().act(record.id, Method.RECONNECT)
     assert str(refused.value) == verdict(record, SessionCommand.RECONNECT).sentence
     registry.remove(record)
