@@ -6,13 +6,12 @@ import json
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 import psutil
 import pytest
-import yaml
+from plugin_tokens import Token
 from waits import wait_until
 
 from benchmarks.link import Link
@@ -94,41 +93,14 @@ def link(cluster):
 @pytest.fixture
 def token(cluster, tmp_path) -> Token:
     """The token that the kubeconfig's plugin gives."""
-    made = Token(tmp_path / "token", yaml.safe_load(cluster.read_text())["users"][0]["user"]["token"])
-    made.renew()
-    return made
-
-
-@dataclass
-class Token:
-    """A token in a file; it has always just expired, so that each request reads the file again."""
-
-    path: Path
-    good: str
-
-    def renew(self) -> None:
-        self._write(self.good)
-
-    def revoke(self) -> None:
-        self._write("revoked")
-
-    def _write(self, token: str) -> None:
-        status = {"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"}
-        content = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
-        # As a whole: a plugin may be reading it.
-        fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps(content))
-        fresh.replace(self.path)
+    return Token.of(cluster, tmp_path / "token")
 
 
 @pytest.fixture
 def kubeconfig(link, token, tmp_path) -> Path:
     """A kubeconfig that leads through `link`, with a plugin that gives the token."""
     path = link.write(tmp_path / "kubeconfig")
-    content = yaml.safe_load(path.read_text())
-    plugin = {"command": "cat", "args": [str(token.path)], "interactiveMode": "Never"}
-    content["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **plugin}}
-    path.write_text(yaml.safe_dump(content))
+    token.give(path)
     return path
 
 
@@ -201,6 +173,7 @@ def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, m
     token.revoke()
     link.reset()
     training.enters("interrupted")
+    assert "Log in again" in notebook.wait_for("Still no connection.", timeout=DEADLINE)
     token.renew()
     training.advances()
     training.enters("connected")

@@ -30,7 +30,7 @@ from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.actions import logs
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ConnectionLost, PathwaysError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost, PathwaysError
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
@@ -53,12 +53,17 @@ from pathways_jupyter.service import (
 )
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.lab import lifecycle, manifests
+from pathways_jupyter.service.lab.lab_stream import LabStream, current_pod
 from pathways_jupyter.service.pathwaysjob import definition, submission
 from pathways_jupyter.service.permissions import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.service_jobset import ServiceSpec
 from pathways_jupyter.session import clusters, protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.tunnel.carrier import PodPort
+from pathways_jupyter.tunnel.outage import Outage
+from pathways_jupyter.tunnel.relay import relay_container
+from pathways_jupyter.tunnel.resumable_stream import RelayClient
 
 ADMIN = "admin"
 
@@ -398,6 +403,33 @@ async def test_a_lab_needs_what_is_documented_and_nothing_else(cluster):
         await ending
     assert documented_grants(LAB) <= cluster.asked["lara"]
     assert cluster.asked["lara"] <= documented_grants() | documented_grants(LAB)
+
+
+@pytest.mark.thorough
+async def test_another_user_of_the_namespace_does_not_get_into_a_lab(cluster):
+    """They may forward ports of its pods, as each user of a service may."""
+    owner = Person(cluster, "owen", as_rules(documented_grants() | documented_grants(LAB)))
+    other = Person(cluster, "olga", as_rules(documented_grants()))
+    spec = lab_of("owen")
+    async with asyncio.timeout(DEADLINE), owner.client() as mine, other.client() as client:
+
+        async def reload(error):
+            raise error
+
+        await lifecycle.up(mine, spec)
+        try:
+            # Once its relay listens.
+            await (await LabStream.open(mine, spec.namespace, spec.name, reload=reload)).close()
+            with pytest.raises(ApiError, match="not allowed to get secrets"):
+                await LabStream.open(client, spec.namespace, spec.name, reload=reload)
+            pod = (await current_pod(client, spec.namespace, spec.name))["metadata"]["name"]
+            port = PodPort(client, spec.namespace, pod, relay_container.port_of(manifests.KERNELS_PORT))
+            guess = RelayClient(port, bytes(32), 5.0, Outage(print, print, reload))
+            with pytest.raises(ClusterError, match="The connection to the relay was closed"):
+                await guess.open()
+            await guess.close()
+        finally:
+            await lifecycle.down(mine, spec.namespace, spec.name, delete_volume=True)
 
 
 async def test_without_a_permission_for_a_lab_nothing_is_made_and_doctor_finds_it_first(cluster):

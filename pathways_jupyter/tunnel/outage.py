@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.kube.watch import is_refusal
 
 NOTICE_SECONDS = 0.5
 """An interruption that is over sooner is not reported."""
@@ -21,7 +22,8 @@ class Outage:
     """The streams of one tunnel that have no carrier; any object may stand for a stream.
 
     Args:
-      interrupted: Called with the reason when the connection to the relay is cut, and streams wait for other carriers.
+      interrupted: Called with the reason when the connection to the relay is cut, and streams wait for other carriers;
+        once more when the cluster does not let this user in again, with what to do.
       restored: Called when all streams have a carrier again, after so many seconds.
       reload: Loads the cluster's address and credentials again, because of this error, or of silence.
     """
@@ -37,6 +39,9 @@ class Outage:
         self._reload = reload
         self._streams: set[object] = set()
         self._since = self._reloaded = 0.0
+        # The time of the first refusal of this user in this outage, and whether it was reported.
+        self._refused_since = 0.0
+        self._is_refusal_reported = False
         self._notice: asyncio.TimerHandle | None = None
         self._is_reported = False
 
@@ -47,6 +52,7 @@ class Outage:
         if not self._streams:
             loop = asyncio.get_running_loop()
             self._since = self._reloaded = loop.time()
+            self._refused_since, self._is_refusal_reported = 0.0, False
             self._notice = loop.call_later(NOTICE_SECONDS, self._report, str(error))
         self._streams.add(stream)
 
@@ -73,8 +79,18 @@ class Outage:
             self._is_reported = False
 
     async def attempt_failed(self, error: ClusterError) -> None:
-        """Load the cluster again now and then: it may have moved, or its credentials may have expired."""
+        """Load the cluster again now and then: it may have moved, or its credentials may have expired.
+
+        Only the user can do something about credentials that are refused although they were loaded again.
+        """
         now = asyncio.get_running_loop().time()
+        # Credentials that cannot even be had are an error of no narrower class.
+        if is_refusal(error) or type(error) is ClusterError:
+            self._refused_since = self._refused_since or now
+            if not self._is_refusal_reported and now - self._refused_since > _RELOAD_AFTER_REFUSAL_SECONDS:
+                self.close()
+                self._is_refusal_reported = True
+                self._report(f"{error} {error.hint}".strip())
         least = _RELOAD_AFTER_REFUSAL_SECONDS if isinstance(error, ApiError) else _RELOAD_SECONDS
         if now - self._reloaded > least:
             self._reloaded = now

@@ -1,5 +1,6 @@
 """A kernel beside the chips, from its kernelspec to its end, used as front ends use it."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -11,10 +12,14 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from kernel_transport import ipc
+from kinds import CONFIG_MAPS
+from plugin_tokens import Token
 from waits import have_ended, wait_until
 
 from benchmarks.link import Link
 from pathways_jupyter.kernel import near
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.local.node import programs
 
 pytestmark = pytest.mark.timeout(240)
@@ -160,6 +165,21 @@ def test_its_session_is_a_session_of_this_machine_too(added, beside):
     assert "is removed" in ended.stdout
     wait_until(lambda: not sessions(added))
     assert "connected" not in beside.run("%pathways status").text.splitlines()[0]
+
+
+def test_the_key_of_its_messages_is_in_no_object_of_the_cluster(added, cluster, beside):
+    key = json.loads(Path(beside.manager.connection_file).read_text())["key"]
+    assert len(key) > 30
+    beside.run(CONNECT)
+
+    async def objects_of_all_kinds():
+        async with Client(auth.load(str(cluster))) as client:
+            kinds = (objects.PODS, objects.JOBS, objects.SECRETS, CONFIG_MAPS, objects.LEASES, objects.EVENTS)
+            return [each for kind in kinds for each in (await objects.list_(client, kind, namespace="default")).items]
+
+    found = asyncio.run(objects_of_all_kinds())
+    assert {"Pod", "Secret", "Job"} <= {each["kind"] for each in found}
+    assert key not in json.dumps(found)
 
 
 @pytest.mark.thorough
@@ -552,6 +572,24 @@ def test_a_cut_costs_no_line(added, link, open_notebook):
     assert [int(each.split()[0]) for each in text.splitlines() if each][-1] == 69
     assert notebook.run("print('next')").text == "next\n"
     assert place(added, notebook)["message"] == ""
+
+
+@pytest.mark.thorough
+def test_credentials_that_expire_during_a_cut_are_waited_for(added, link, cluster, open_notebook, tmp_path):
+    line, name = link
+    token = Token.of(cluster, tmp_path / "token")
+    token.give(tmp_path / "kubeconfig")
+    notebook = open_notebook(manager=manager(added, name))
+    begun = notebook.begin("import time\nfor number in range(60):\n    print(number, flush=True); time.sleep(0.1)")
+    before = notebook.finish(begun, until="3\n").text
+    line.cut()
+    wait_until(lambda: "is cut" in place(added, notebook)["message"])
+    token.revoke()
+    line.open()
+    wait_until(lambda: "credentials" in place(added, notebook)["message"])
+    token.renew()
+    assert (before + notebook.finish(begun).text).split() == [str(number) for number in range(60)]
+    wait_until(lambda: place(added, notebook)["message"] == "")
 
 
 def test_a_pod_that_cannot_start_says_why(added, machine):

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost
 from pathways_jupyter.tunnel import outage
 from pathways_jupyter.tunnel.carrier import PodPort
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.resumable_stream import RelayClient
 
 DEADLINE = 60.0
-CUT = ClusterError("cut")
+CUT = ConnectionLost("cut")
 
 
 class Notes:
@@ -81,6 +81,35 @@ async def test_of_a_tunnel_that_was_closed_nothing_is_reported(notes):
         later.outage.begin(1, CUT)
         assert await later.said.get() == "cut"
     assert notes.said.empty()
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        ApiError("You are not logged in.", status=401, hint="Log in."),
+        ClusterError("You are not logged in.", hint="Log in."),
+    ],
+    ids=["by the cluster", "by a plugin"],
+)
+async def test_credentials_that_stay_refused_are_reported_once(notes, monkeypatch, refused):
+    monkeypatch.setattr(outage, "_RELOAD_AFTER_REFUSAL_SECONDS", 0.05)
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(2):
+            notes.outage.begin(1, CUT)
+            assert await notes.said.get() == "cut"
+            # It may be about an old token, in place of which another one is loaded.
+            await notes.outage.attempt_failed(refused)
+            assert notes.said.empty()
+            while notes.said.empty():
+                await asyncio.sleep(0.01)
+                await notes.outage.attempt_failed(CUT)
+                await notes.outage.attempt_failed(refused)
+            assert notes.said.get_nowait() == "You are not logged in. Log in."
+            await asyncio.sleep(0.06)
+            await notes.outage.attempt_failed(refused)
+            assert notes.said.empty()
+            notes.outage.end(1)
+            assert notes.said.get_nowait() == "restored"
 
 
 async def test_the_cluster_is_loaded_again_now_and_then_and_sooner_after_a_refusal(notes, monkeypatch):

@@ -96,7 +96,7 @@ class ProxyTunnel:
         record = self._session_log.record
         if relay is not None:
             reload = clusters.reloader(lambda: self._session_log.record, self._client)
-            outage = Outage(self._session_log.interrupted, self._session_log.restored, reload)
+            outage = Outage(self._session_log.interrupted, self._session_log.reconnected, reload)
             port = replace(target, port=relay_port(target.port))
             self._relay = RelayClient(port, relay.secret, relay.keep, outage)
         forward = self._forward = await portforward.listen(

@@ -301,8 +301,13 @@ class SessionLog:
             self._settle("Connected, without the arrays of the kernel that has ended.")
 
     def interrupted(self, reason: str) -> None:
-        """Transition to interrupted: the proxy keeps its arrays while the connection is tried again."""
-        if self.record.state.is_connected:
+        """Transition to interrupted: the proxy keeps its arrays while the connection is tried again.
+
+        Where it is interrupted already, `reason` is what keeps it so.
+        """
+        if self.record.state is SessionState.INTERRUPTED:
+            self.report(EventKind.WARNING, f"Still no connection. {reason}")
+        elif self.record.state.is_connected:
             message = (
                 f"Lost the connection to the cluster ({reason.rstrip('.')}). Arrays are kept for "
                 f"{self.config.keep / 60:.0f} min; trying again."
@@ -310,14 +315,17 @@ class SessionLog:
             self._interruptions += 1
             self.enter(SessionState.INTERRUPTED, message)
 
-    def restored(self, seconds: float) -> None:
+    def reconnected(self, seconds: float) -> None:
         """Transition back from interrupted to the state before it."""
         if self.record.state is SessionState.INTERRUPTED:
             self._settle(f"Connected again after {seconds:.0f} s; the arrays were kept.")
             self._before_interruption = {}
 
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
-        """Publish an event to all listeners, and log it."""
+        """Publish an event to all listeners, and log it.
+
+        One about a slice changes the record's slices, and so whether the session is connected or degraded.
+        """
         self._publish(Event(kind, message, time.time(), data))
         # While interrupted, what the slices do is not known; it is judged when the connection is back.
         known = self.record.state.is_connected and self.record.state is not SessionState.INTERRUPTED

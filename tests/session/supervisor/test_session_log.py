@@ -38,9 +38,12 @@ def test_the_end_of_an_interruption_is_an_event_also_where_a_slice_is_down(log, 
     events = []
     monkeypatch.setattr(log.history, "add", events.append)
     log.interrupted("The connection was reset.")
+    log.interrupted("You are not logged in. Log in again.")
     if down:
         log.report(EventKind.SLICE_DOWN, "Slice 0 is down.", slice=0, number=0)
-    log.restored(6.2)
+    log.reconnected(6.2)
     changes = [event for event in events if event.kind is EventKind.STATE]
     assert [event.data["state"] for event in changes] == states
     assert changes[1].message == "Connected again after 6 s; the arrays were kept."
+    (warning,) = [event.message for event in events if event.kind is EventKind.WARNING]
+    assert warning == "Still no connection. You are not logged in. Log in again."
