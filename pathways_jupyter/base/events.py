@@ -50,6 +50,11 @@ class SessionState(StrEnum):
         return self in _CONNECTED
 
     @property
+    def is_over(self) -> bool:
+        """Return whether it does not lead back; a session stays in CLOSING where something could not be removed."""
+        return self in {SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
+
+    @property
     def tone(self) -> Tone:
         """Its colour and mark; a word beside them always says the same."""
         return _STATE_TONES[self]

@@ -88,7 +88,6 @@ def _family(machine: MachineType) -> str:
 
 
 _MACHINES_OF: Mapping[str, tuple[MachineType, ...]] = _families()
-_TOPOLOGY = re.compile(r"\d+(x\d+){1,2}")
 _AXIS = re.compile(r"[1-9][0-9]{0,3}")
 _COUNTED = re.compile(r"(?P<name>.+)-(?P<number>[0-9]{1,6})")
 _DASHED = re.compile(r"(?P<name>.+)-(?P<topology>\d+(x\d+){1,2})")

@@ -144,7 +144,7 @@ def require_session() -> None:
     from pathways_jupyter.session.kernel.session import current
 
     session = current()
-    # The state alone is not enough: the event that a proxy is lost is published just before the state changes.
+    # The events and not the state, which does not say why.
     for event in reversed(session.events() if session is not None else []):
         if event.kind in LOSSES or event.data.get("state") in _LOST:
             raise CheckError(f"The session is lost: {event.message}", hint=_RECONNECT)

@@ -39,7 +39,6 @@ _MOST_FAILURES_ON_HOSTS = 5
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _RECONNECT_SECONDS = 600.0
 """Time limit for a new proxy, if the run has none of its own."""
-_OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +173,7 @@ class Recovery:
                 break
             except (PathwaysError, jax.errors.JaxRuntimeError) as problem:
                 # The latter: it was lost again at once.
-                if session.state in _OVER or attempts.is_over:
+                if session.state.is_over or attempts.is_over:
                     raise ElasticRuntimeError(
                         f"The proxy is gone, and there is no new one: {problem}",
                         hint=advice("{connect}, then call train_loop again with the same snapshots=."),

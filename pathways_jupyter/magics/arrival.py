@@ -13,7 +13,7 @@ from pathways_jupyter.session.kernel import process
 def arrive(what: str) -> None:
     """Connect the kernel that has moved. Its first cell shows that, and gets its variables before it runs."""
     shell, about = process.shell(), Moved.from_json(what)
-    connection = extension.load(shell).magics.connection
+    notebook = extension.load(shell).magics.notebook
     settings = {**about.settings}
     settings |= {"tpu": settings.pop("instances")} if "instances" in settings else {}
     failed: Exception | None = None
@@ -29,16 +29,16 @@ def arrive(what: str) -> None:
         try:
             if failed is not None:
                 raise failed
-            if connection.screen.in_place:
-                connection.move(connection.screen.new_output())
-                connection.draw()
+            if notebook.screen.in_place:
+                notebook.move(notebook.screen.new_output())
+                notebook.draw()
             else:
-                connection.screen.show(connection.card())
-            connection.screen.show(saved.load(connection, {"name": about.save}))
-            connection.need().saves.delete(about.save)
+                notebook.screen.show(notebook.card())
+            notebook.screen.show(saved.load(notebook, {"name": about.save}))
+            notebook.need().saves.delete(about.save)
         except Exception as error:
             why = f"{error} {error.hint}" if isinstance(error, PathwaysError) else f"{type(error).__name__}: {error}"
             hint = advice("{load:{name}} brings the variables when this notebook is connected.", name=about.save)
-            connection.notify([f"Moved, without its variables: {why} {hint}"])
+            notebook.notify([f"Moved, without its variables: {why} {hint}"])
 
     shell.events.register("pre_run_cell", begin)

@@ -24,19 +24,19 @@ _POLL_SECONDS = 0.02
 """Interval at which a fault checks whether its step has been reached."""
 
 
-def show(connection: NotebookSession, values: Values) -> Any:
+def show(notebook: NotebookSession, values: Values) -> Any:
     """Show the training run of this notebook; live in a kernel."""
     metrics = values.get("metrics") or ()
-    if connection.screen.in_place:
+    if notebook.screen.in_place:
         from pathways_jupyter.widgets.live_views import ElasticPanel
 
-        return ElasticPanel(connection.shell, metrics)
+        return ElasticPanel(notebook.shell, metrics)
     return render.view(RUNS.shown(), metrics)
 
 
-def inject(connection: NotebookSession, values: Values) -> View:
+def inject(notebook: NotebookSession, values: Values) -> View:
     """Inject a fault into this session, now or later."""
-    session = connection.need()
+    session = notebook.need()
     delay = parse_seconds("--after", values.get("after", 0.0))
     at_step = parse_whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
     if delay and at_step is not None:
@@ -56,9 +56,9 @@ def inject(connection: NotebookSession, values: Values) -> View:
             time.sleep(_POLL_SECONDS)
         try:
             # Prepared again: a slice that the session held before may be another user's by now.
-            connection.notify([str(prepared()())])
+            notebook.notify([str(prepared()())])
         except PathwaysError as error:
-            connection.notify([str(error), error.advice(error.face)])
+            notebook.notify([str(error), error.advice(error.face)])
 
     # A daemon, so that a kernel that ends does not wait for it.
     threading.Thread(target=later, name="elastic-fault", daemon=True).start()
@@ -71,12 +71,12 @@ def _has_done(steps: int) -> bool:
     return latest is not None and latest.ended is None and latest.done >= steps
 
 
-def heal(connection: NotebookSession, values: Values) -> View:
+def heal(notebook: NotebookSession, values: Values) -> View:
     """End the faults of a slice, or of all."""
-    return actions.end_faults(fault_targets.of_record(connection.need().record), values.get("slice"))
+    return actions.end_faults(fault_targets.of_record(notebook.need().record), values.get("slice"))
 
 
-def export(connection: NotebookSession, values: Values) -> View:
+def export(notebook: NotebookSession, values: Values) -> View:
     """Write the run to a file."""
     shown = RUNS.shown()
     if shown is None:

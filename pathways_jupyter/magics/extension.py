@@ -65,7 +65,7 @@ class _Extension:
                 shell.display_formatter.mimebundle_formatter.pop(".".join(name))
         shell.events.unregister("pre_run_cell", self.magics.before_cell)
         shell.events.unregister("post_run_cell", self.magics.after_cell)
-        self.magics.connection.close()
+        self.magics.notebook.close()
         if shell.custom_exceptions == self.magics.shown_errors:
             shell.set_custom_exc((), None)
         for matcher in self.matchers:

@@ -19,7 +19,7 @@ _LONG_SECONDS = 1.0
 """Time before the progress is shown."""
 
 
-def fetch(connection: NotebookSession, values: Values) -> View:
+def fetch(notebook: NotebookSession, values: Values) -> View:
     """Bring files of the pod to the notebook's folder; a cut of the line is waited for."""
     kernel = process.connection_file()
     path = kernel.with_name(files.SOCKET) if kernel is not None else None
@@ -32,7 +32,7 @@ def fetch(connection: NotebookSession, values: Values) -> View:
     chosen = files.choose(folder, [str(each) for each in values["paths"]])
     try:
         with (
-            Waiting(connection.screen, titles=FETCHING, after=_LONG_SECONDS) as waiting,
+            Waiting(notebook.screen, titles=FETCHING, after=_LONG_SECONDS) as waiting,
             socket.socket(socket.AF_UNIX) as to_machine,
         ):
             to_machine.connect(str(path))

@@ -41,20 +41,20 @@ def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
     # What shows progress and the session's card prints.
     with interrupts.defer_sigint():
         shell = process.shell()
-        connection = None
+        notebook = None
         if shell is not None:
             from pathways_jupyter.magics import extension
 
-            connection = extension.load(shell).magics.connection
+            notebook = extension.load(shell).magics.notebook
         if progress is None:
-            progress = connection is not None or sys.stderr.isatty()
+            progress = notebook is not None or sys.stderr.isatty()
         try:
             checked = cluster.resolve(_without_unused(arguments))
             if not progress:
                 with cluster.Located(checked) as located:
                     made = session.connect(located, revive=cluster.revive)
             else:
-                with Waiting(connection.screen if connection is not None else Screen(None)) as waiting:
+                with Waiting(notebook.screen if notebook is not None else Screen(None)) as waiting:
                     made = waiting.connect(checked).session
                     waiting.done()
         except PathwaysError as error:
@@ -65,8 +65,8 @@ def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
                 attempt.until_imported()
             # Without the stack of what was waited for, which says nothing to the user.
             raise KeyboardInterrupt(attempt.give_up(error)) from None
-        if connection is not None:
-            connection.watch(made)
+        if notebook is not None:
+            notebook.watch(made)
         else:
             interrupted_calls.leave_interrupted_calls()
         return made

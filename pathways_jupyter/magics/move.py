@@ -39,7 +39,7 @@ class KernelMoves(PathwaysError):
     """Ends the cell that moves its kernel: cells that wait behind it would be lost otherwise."""
 
 
-def move(connection: NotebookSession, values: Values) -> View:
+def move(notebook: NotebookSession, values: Values) -> View:
     """Go on beside the chips, or on the notebook's own machine if the kernel is there.
 
     Raises:
@@ -48,7 +48,7 @@ def move(connection: NotebookSession, values: Values) -> View:
     """
     if moved.leaves:
         raise KernelMoves("This kernel has moved, and ends at this moment.", hint="Run the cell again.")
-    current, name = connection.need(SessionCommand.SAVE), str(values.get("name") or "")
+    current, name = notebook.need(SessionCommand.SAVE), str(values.get("name") or "")
     connection_file = process.connection_file()
     if connection_file is None:
         raise ConfigError("Only a notebook's kernel moves.", hint="A script starts anew in the cluster.")
@@ -59,10 +59,10 @@ def move(connection: NotebookSession, values: Values) -> View:
     chosen = None if is_beside else kernelspec.choose(name)
     if chosen is not None:
         # Before anything ends here: its pod may have to wait for a node.
-        _start_lab(connection, chosen)
-    with reported(connection.screen, SAVING) as report:
+        _start_lab(notebook, chosen)
+    with reported(notebook.screen, SAVING) as report:
         save = current.save(f"moved-{secrets.token_hex(4)}", report=report)
-    if (lost := _lost(save)) and not values.get("yes") and not connection.screen.confirm(f"{lost} Move?"):
+    if (lost := _lost(save)) and not values.get("yes") and not notebook.screen.confirm(f"{lost} Move?"):
         current.saves.delete(save.name)
         return said("Not moved.")
     given, defaults = (protocol.config_to_json(each) for each in (current.config, ConnectConfig()))
@@ -70,12 +70,12 @@ def move(connection: NotebookSession, values: Values) -> View:
     settings |= {"gcs_bucket": clusters.bucket(current.record)}
     what = Moved(settings, save.name, (sys.executable, *sys.orig_argv[1:]) if chosen else ())
     current.disconnect(process.variables())
-    connection.draw()
+    notebook.draw()
     if chosen is not None:
         moved.become_at_exit(chosen.argv(str(connection_file)), what)
     else:
         _send_home(machine, what)
-        moved.leave(connection.shell)
+        moved.leave(notebook.shell)
     where = "on your machine" if is_beside else f"beside the chips ({chosen.cluster if chosen else ''})"
     raise KernelMoves(
         f"The next cell runs {where}, with {count(len(save.variables), 'variable')} ({size(save.nbytes)}).",
@@ -83,11 +83,11 @@ def move(connection: NotebookSession, values: Values) -> View:
     )
 
 
-def _start_lab(connection: NotebookSession, chosen: InstalledKernel) -> None:
+def _start_lab(notebook: NotebookSession, chosen: InstalledKernel) -> None:
     from pathways_jupyter.service.lab import lifecycle
 
     about = chosen.settings()
-    with Waiting(connection.screen, titles=_STARTING) as waiting:
+    with Waiting(notebook.screen, titles=_STARTING) as waiting:
 
         async def start(client: Client, namespace: str) -> None:
             if not await lifecycle.is_running(client, namespace, about.lab.name):
@@ -106,9 +106,9 @@ def _send_home(machine: Path, what: Moved) -> None:
       ClusterError: It does not answer.
     """
     try:
-        with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
-            connection.connect(str(machine))
-            connection.sendall(json.dumps({"moved": what.to_json()}).encode() + b"\n")
+        with socket.socket(socket.AF_UNIX) as notebook, notebook.makefile("rb") as lines:
+            notebook.connect(str(machine))
+            notebook.sendall(json.dumps({"moved": what.to_json()}).encode() + b"\n")
             if not lines.readline():
                 raise ConnectionError("it has ended")
     except OSError as error:

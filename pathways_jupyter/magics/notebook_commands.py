@@ -32,32 +32,32 @@ from pathways_jupyter.session.verdicts import Does, SessionCommand, SessionVerdi
 from pathways_jupyter.widgets.live import CellOutput
 
 
-def run(connection: NotebookSession, command: str, values: Values) -> Any:
+def run(notebook: NotebookSession, command: str, values: Values) -> Any:
     """Run a command of ``%pathways``, and return what to show."""
     if command in _COMMANDS:
-        return _COMMANDS[command](connection, values)
-    result = action_of(command)(connection.screen, values)
+        return _COMMANDS[command](notebook, values)
+    result = action_of(command)(notebook.screen, values)
     if result is not None and values.get("json"):
         return for_programs(result.value)
-    return result if result is None or not connection.screen.in_place else _live(connection, command, values, result)
+    return result if result is None or not notebook.screen.in_place else _live(notebook, command, values, result)
 
 
-def _live(connection: NotebookSession, command: str, values: Values, view: View) -> Any:
+def _live(notebook: NotebookSession, command: str, values: Values, view: View) -> Any:
     """Return the view that goes on to follow what `view` shows, where there is one."""
     if command == "job show":
         from pathways_jupyter.widgets.live_views import JobPanel
 
-        return JobPanel(connection.shell, cluster.where(values), view.value)
+        return JobPanel(notebook.shell, cluster.where(values), view.value)
     current = cluster.session_of(values)
     # The map watches the service of the session, which one that is attached to a job has not.
     if command == "slices" and current is not None and current.record.service and not cluster.named(values):
         from pathways_jupyter.widgets.live_views import SliceMap
 
-        return SliceMap(connection.shell, current, view.value)
+        return SliceMap(notebook.shell, current, view.value)
     return view
 
 
-def connect(connection: NotebookSession, values: Values, output: CellOutput | None = None) -> View | None:
+def connect(notebook: NotebookSession, values: Values, output: CellOutput | None = None) -> View | None:
     """Start a session and point JAX at it; its card is drawn in `output`, by default below the cell.
 
     Where this notebook has such a session already, because the cell is run again, show that one.
@@ -65,62 +65,69 @@ def connect(connection: NotebookSession, values: Values, output: CellOutput | No
     requested = cluster.resolve(values)
     current = process.session()
     if current is not None:
-        there = current.config
-        if requested.local and there.local:
-            # As cluster.Located has filled it in.
-            instances = requested.instances or there.instances
-            requested = dataclasses.replace(
-                requested, instances=instances, kubeconfig=there.kubeconfig, context=there.context
-            )
-        since = current.event_count
-        answer = current.verdict(SessionCommand.CONNECT if requested == there else SessionCommand.CONNECT_OTHERWISE)
-        if answer.does is Does.WAITS:
-            connection.wait(current, answer, since)
-            return connect(connection, values, output)
-        if answer.does is Does.REFUSES:
-            raise answer.error()
-        if answer.does is Does.ASKS:
-            try:
-                resumes = connection.screen.can_answer and connection.screen.confirm(f"{answer.sentence} Resume?")
-            except ConfigError:
-                # The front end cannot ask.
-                resumes = False
-            if not resumes:
-                raise answer.error()
-            return resume(connection, {}, output)
-        if not connection.screen.in_place:
-            return status(connection, values)
-        connection.settle()
-        connection.move(output or connection.screen.new_output())
-        connection.draw()
-        return None
+        return _connect_again(notebook, current, requested, values, output)
     try:
-        with Waiting(connection.screen, output) as waiting:
+        with Waiting(notebook.screen, output) as waiting:
             attempt = waiting.connect(requested, process.variables())
     except KeyboardInterrupt as error:
         if process.session() is None:
             raise SessionError(give_up(error)) from None
         # It came when all was done: the session is fine, only the rest of the cell is lost.
         raise KeyboardInterrupt() from None
-    _show(connection, attempt, waiting.output)
-    saved.remind(connection)
+    _show(notebook, attempt, waiting.output)
+    saved.remind(notebook)
     return None
 
 
-def reconnect(connection: NotebookSession, values: Values, output: CellOutput | None = None) -> View | None:
+def _connect_again(
+    notebook: NotebookSession, current: Session, requested: ConnectConfig, values: Values, output: CellOutput | None
+) -> View | None:
+    """Show the session that there is, where it is what `requested` asks for; offer to resume one that is suspended."""
+    there = current.config
+    if requested.local and there.local:
+        # As cluster.Located has filled it in.
+        instances = requested.instances or there.instances
+        requested = dataclasses.replace(
+            requested, instances=instances, kubeconfig=there.kubeconfig, context=there.context
+        )
+    since = current.event_count
+    answer = current.verdict(SessionCommand.CONNECT if requested == there else SessionCommand.CONNECT_OTHERWISE)
+    if answer.does is Does.WAITS:
+        notebook.wait(current, answer, since)
+        return connect(notebook, values, output)
+    if answer.does is Does.REFUSES:
+        raise answer.error()
+    if answer.does is Does.ASKS:
+        try:
+            resumes = notebook.screen.can_answer and notebook.screen.confirm(f"{answer.sentence} Resume?")
+        except ConfigError:
+            # The front end cannot ask.
+            resumes = False
+        if not resumes:
+            raise answer.error()
+        return resume(notebook, {}, output)
+    if not notebook.screen.in_place:
+        return status(notebook, values)
+    notebook.settle()
+    notebook.move(output or notebook.screen.new_output())
+    notebook.draw()
+    return None
+
+
+def reconnect(notebook: NotebookSession, values: Values, output: CellOutput | None = None) -> View | None:
     """Replace the proxy of this notebook's session, after a question if that costs arrays; `output` as for connect."""
-    current = connection.need(SessionCommand.RECONNECT)
+    current = notebook.need(SessionCommand.RECONNECT)
     attempt = current.attempt_reconnect(process.variables())
     if current.has_devices and not values.get("yes") and (lost := cost(current)):
         costs = current.verdict(SessionCommand.RECONNECT, arrays=f"its {lost}").sentence
-        if not connection.screen.confirm(f"{costs} Reconnect?"):
+        if not notebook.screen.confirm(f"{costs} Reconnect?"):
             return said("Not reconnected.")
-    _renew(connection, current, attempt, current.config, output)
+    _renew(notebook, current, attempt, current.config, output)
     return None
 
 
 def _renew(
-    connection: NotebookSession,
+    notebook: NotebookSession,
     current: Session,
     attempt: ConnectionAttempt[Session],
     config: ConnectConfig,
@@ -129,38 +136,38 @@ def _renew(
     """Show how a session gets its new proxy, with the settings `config`, and then its card."""
     titles = RESUMING if current.is_suspended else CONNECTING
     try:
-        with Waiting(connection.screen, output, titles) as waiting:
+        with Waiting(notebook.screen, output, titles) as waiting:
             if config.local and current.state in {SessionState.LOST, SessionState.SUSPENDED}:
                 waiting.reconnect(config, attempt)
             else:
                 waiting.through(attempt)
     except KeyboardInterrupt:
-        connection.draw()
+        notebook.draw()
         # Where all was done, only the rest of the cell is lost.
         raise KeyboardInterrupt() if current.has_devices else current.interrupted() from None
-    _show(connection, attempt, waiting.output)
+    _show(notebook, attempt, waiting.output)
 
 
-def resume(connection: NotebookSession, values: Values, output: CellOutput | None = None) -> View:
+def resume(notebook: NotebookSession, values: Values, output: CellOutput | None = None) -> View:
     """Get a new proxy for a suspended session, and put its arrays back; `output` as for connect."""
     current, yes = process.session(), bool(values.get("yes"))
     if current is None:
         raise saved.unresumable()
-    if connection.resumed and not current.is_suspended:
+    if notebook.resumed and not current.is_suspended:
         # Before this cell, since the sidebar has connected it again.
-        return said(connection.resumed)
-    current = connection.need(SessionCommand.RESUME)
+        return said(notebook.resumed)
+    current = notebook.need(SessionCommand.RESUME)
     config = current.suspender.settings(current.config, tpu=values.get("tpu"), wait=values.get("wait"))
     if (unfit := current.suspender.misfits(config)) and not yes:
         number = count(sum(config.instances.values()), "slice")
         question = f"These arrays cannot be on {number}, and stay saved: {'; '.join(unfit)}. Resume without them?"
-        if not connection.screen.confirm(question):
+        if not notebook.screen.confirm(question):
             return said("Not resumed.")
         yes = True
     if not current.has_slices_of(config):
         attempt = current.attempt_reconnect({}, config)
-        _renew(connection, current, attempt, dataclasses.replace(config, yes=config.yes or yes), output)
-    return said(connection.restore(yes=yes))
+        _renew(notebook, current, attempt, dataclasses.replace(config, yes=config.yes or yes), output)
+    return said(notebook.restore(yes=yes))
 
 
 def cost(current: Session | None) -> str:
@@ -169,9 +176,9 @@ def cost(current: Session | None) -> str:
     return f"{count(held['count'], 'array')} ({size(held['bytes'])})" if held["count"] else ""
 
 
-def disconnect(connection: NotebookSession, values: Values) -> View:
+def disconnect(notebook: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
-    current = connection.need(SessionCommand.DISCONNECT)
+    current = notebook.need(SessionCommand.DISCONNECT)
     saved_as = current.suspender.save_name
     if (watched := sys.modules.get("pathways_jupyter.widgets.live_views")) is not None:
         watched.end_maps()
@@ -180,54 +187,54 @@ def disconnect(connection: NotebookSession, values: Values) -> View:
     except KeyboardInterrupt as interrupt:
         raise SessionError(str(interrupt), hint="%pathways sessions lists it until it is gone.") from None
     finally:
-        connection.trace = None
-    connection.draw()
+        notebook.trace = None
+    notebook.draw()
     return arrays.disconnected(current.id, ended.unusable, ended.left, saved_as=saved_as)
 
 
-def status(connection: NotebookSession, values: Values) -> View:
+def status(notebook: NotebookSession, values: Values) -> View:
     """Return this notebook's session."""
     current = process.session()
     if current is None:
         return for_programs(None) if values.get("json") else sessions_view.no_session()
-    connection.settle()
+    notebook.settle()
     try:
         record = current.status()
     except SessionError:
         record = dataclasses.replace(current.record, supervisor=registry.SILENT)
-    return for_programs(record) if values.get("json") else connection.card(record)
+    return for_programs(record) if values.get("json") else notebook.card(record)
 
 
-def panel(connection: NotebookSession, values: Values) -> Any:
+def panel(notebook: NotebookSession, values: Values) -> Any:
     """Buttons that do what connect, reconnect and disconnect do, below the session's card."""
-    if not connection.screen.in_place:
+    if not notebook.screen.in_place:
         raise ConfigError("A panel needs a notebook.", hint="In a terminal: %pathways connect --help.")
     from pathways_jupyter.widgets.panel import Panel
 
-    output = connection.screen.new_output()
+    output = notebook.screen.new_output()
 
     @interrupts.defer_sigint()
     def act(command: str, form: Values) -> View | None:
         if command == "disconnect":
-            connection.move(output)
-            return disconnect(connection, form)
+            notebook.move(output)
+            return disconnect(notebook, form)
         if command == "connect":
-            return connect(connection, form, output)
+            return connect(notebook, form, output)
         if command == "resume":
-            connection.move(output)
-            return resume(connection, form, output)
+            notebook.move(output)
+            return resume(notebook, form, output)
         if command == "keep":
-            connection.keep()
+            notebook.keep()
             return None
         # The panel has asked.
-        return reconnect(connection, {"yes": True}, output)
+        return reconnect(notebook, {"yes": True}, output)
 
     def draw() -> None:
         if process.session() is None:
             output.draw(sessions_view.no_session())
         else:
-            connection.move(output)
-            connection.draw()
+            notebook.move(output)
+            notebook.draw()
 
     def answer(command: SessionCommand) -> SessionVerdict:
         current = process.session()
@@ -245,61 +252,61 @@ def panel(connection: NotebookSession, values: Values) -> Any:
         lambda: cost(process.session()),
         is_unused,
     )
-    connection.on_draw = made.offer_keep
+    notebook.on_draw = made.offer_keep
     return made
 
 
-def events(connection: NotebookSession, values: Values) -> Any:
+def events(notebook: NotebookSession, values: Values) -> Any:
     """Show past and future events of this notebook's session; once it has ended, the past ones of the last."""
-    session = connection.latest
+    session = notebook.latest
     if process.session() is None:
         from pathways_jupyter.render import events as render
 
-        connection.screen.say(f"This notebook is not connected. Its last session was {session.id}.")
+        notebook.screen.say(f"This notebook is not connected. Its last session was {session.id}.")
         return render.view(session.events(), note="The session has ended.")
-    if not connection.screen.in_place:
+    if not notebook.screen.in_place:
         from pathways_jupyter.render import events as render
 
         return render.view(session.events())
     from pathways_jupyter.widgets.live_views import Timeline
 
-    return Timeline(connection.shell, session)
+    return Timeline(notebook.shell, session)
 
 
-def env(connection: NotebookSession, values: Values) -> View:
+def env(notebook: NotebookSession, values: Values) -> View:
     """Return the variables by which other processes share this session."""
-    current, share = connection.need(SessionCommand.RUN), bool(values.get("set"))
+    current, share = notebook.need(SessionCommand.RUN), bool(values.get("set"))
     return sessions_view.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
-def profile_start(connection: NotebookSession, values: Values) -> View:
+def profile_start(notebook: NotebookSession, values: Values) -> View:
     """Start a trace of this session's chips."""
-    trace = profile.of_session(connection.need(SessionCommand.RUN), values)
-    if connection.trace is not None:
+    trace = profile.of_session(notebook.need(SessionCommand.RUN), values)
+    if notebook.trace is not None:
         raise SessionError("A trace is being taken already.", hint="%pathways profile stop ends it and shows it.")
     trace.start()
-    connection.trace = trace
+    notebook.trace = trace
     return said("The chips are traced from now on; %pathways profile stop shows what they did.")
 
 
-def profile_stop(connection: NotebookSession, values: Values) -> None:
+def profile_stop(notebook: NotebookSession, values: Values) -> None:
     """Stop the trace, and show it."""
-    trace, connection.trace = connection.trace, None
+    trace, notebook.trace = notebook.trace, None
     if trace is None:
         raise SessionError("No trace is being taken.", hint="%pathways profile start begins one.")
-    profile.finish(connection.screen, trace)
+    profile.finish(notebook.screen, trace)
 
 
-def _show(connection: NotebookSession, attempt: ConnectionAttempt[Session], output: CellOutput | None) -> None:
+def _show(notebook: NotebookSession, attempt: ConnectionAttempt[Session], output: CellOutput | None) -> None:
     """Show the session that `attempt` has connected, and what happened to the user's arrays."""
-    connection.watch(attempt.session, output)
+    notebook.watch(attempt.session, output)
     if output is None:
-        connection.screen.line(connection.card().text)
+        notebook.screen.line(notebook.card().text)
     else:
-        connection.draw()
+        notebook.draw()
     lines = arrays.switched(attempt.switched.unusable, attempt.switched.left)
     if lines:
-        connection.notify(lines)
+        notebook.notify(lines)
 
 
 _COMMANDS: Mapping[str, Callable[[NotebookSession, Values], Any]] = {

@@ -109,15 +109,21 @@ class Notices:
         for event in self._events:
             if self._closed:
                 return
-            of_connection = event.kind is EventKind.STATE and (_is_interrupted(event) or _CONNECTION in self._open)
-            if of_connection or (event.kind in ADVICE and not _is_reported_by_a_call(event)):
+            if self._is_news(event):
                 with self._lock:
                     self._add(event)
-            if "generation" in event.data or event.data.get("state") == SessionState.CLOSED:
+            has_another_proxy = "generation" in event.data
+            if has_another_proxy or event.data.get("state") == SessionState.CLOSED:
                 with self._lock:
                     self._end_losses(event)
             # Outside the lock: the callback draws, and a slow front end must not block `flush` on the user's thread.
             self._changed()
+
+    def _is_news(self, event: Event) -> bool:
+        """Return whether `event` has a notice: there is advice on it, or the connection is interrupted or back."""
+        if event.kind is EventKind.STATE:
+            return _is_interrupted(event) or _CONNECTION in self._open
+        return event.kind in ADVICE and not _is_reported_by_a_call(event)
 
     def _add(self, event: Event) -> None:
         subject = _subject(event)

@@ -39,7 +39,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self.connection = NotebookSession(shell)
+        self.notebook = NotebookSession(shell)
         self._error: BaseException | None = None
         self.shown_errors: tuple[type[BaseException], ...] = ()
 
@@ -71,19 +71,19 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
     def _profile(self, values: Mapping[str, Any], cell: str) -> None:
         from pathways_jupyter.actions import profile
 
-        with profile.of_session(self.connection.need(SessionCommand.RUN), values) as trace:
+        with profile.of_session(self.notebook.need(SessionCommand.RUN), values) as trace:
             try:
                 with interrupts.raise_sigint():
                     _execute(self.shell, cell)
             finally:
-                profile.finish(self.connection.screen, trace)
+                profile.finish(self.notebook.screen, trace)
 
     def _run(self, command: str, values: Mapping[str, Any]) -> Any:
         if command == "traceback":
             return self._traceback()
         from pathways_jupyter.magics import notebook_commands
 
-        return notebook_commands.run(self.connection, command, values)
+        return notebook_commands.run(self.notebook, command, values)
 
     @cell_magic  # type: ignore[untyped-decorator]
     def pathwaysjob(self, line: str, cell: str) -> Any:
@@ -91,7 +91,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         from pathways_jupyter.actions import job
 
         return run_cell(
-            line, JOB_CELL, lambda values: job.create(self.connection.screen, cell, values, source="the cell")
+            line, JOB_CELL, lambda values: job.create(self.notebook.screen, cell, values, source="the cell")
         )
 
     @cell_magic  # type: ignore[untyped-decorator]
@@ -99,7 +99,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         """Run a cell, a shell script, on many hosts; see ``%%multihost --help``."""
         from pathways_jupyter.actions import multihost
 
-        return run_cell(line, MULTIHOST_CELL, lambda values: multihost.start(self.connection.screen, values, cell))
+        return run_cell(line, MULTIHOST_CELL, lambda values: multihost.start(self.notebook.screen, values, cell))
 
     def before_cell(self, info: Any) -> None:
         """Apply changes made to the session from outside, before the cell's code runs."""
@@ -114,13 +114,13 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
             # JAX's own, and what it raises of an array that was deleted.
             self.shown_errors = (RuntimeError,)
             self.shell.set_custom_exc(self.shown_errors, self._show_error)
-        self.connection.begin_cell()
+        self.notebook.begin_cell()
         try:
-            self.connection.settle()
+            self.notebook.settle()
         except PathwaysError as error:
             # The cell is the user's own code and must run whatever happened to the session.
             self._error = error
-            self.connection.notify([str(error), error.advice(error.face)])
+            self.notebook.notify([str(error), error.advice(error.face)])
 
     def _show_error(
         self, shell: Any, kind: type[BaseException], error: BaseException, at: Any, tb_offset: int | None = None
@@ -129,7 +129,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         from pathways_jupyter.colocated.errors import WHOLE, explain_call
 
         lines = explain_call(error)
-        if not lines and (said := self.connection.misuse(str(error))):
+        if not lines and (said := self.notebook.misuse(str(error))):
             frames = traceback.extract_tb(error.__traceback__)
             own = [frame for frame in frames if shell.compile.format_code_name(frame.filename) is not None]
             where = f" Line {own[-1].lineno}: {own[-1].line}" if own and own[-1].line else ""
@@ -145,23 +145,23 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         error = getattr(result, "error_in_exec", None)
         if isinstance(error, PathwaysError) or hasattr(error, "_render_traceback_"):
             self._error = error
-        self.connection.end_cell()
+        self.notebook.end_cell()
         # One with lines of its own has said it.
         is_plain = error is not None and not hasattr(error, "_render_traceback_")
         if is_plain and any(each in str(error) for each in GONE):
-            self.connection.explain_loss(str(error))
+            self.notebook.explain_loss(str(error))
         if error is not None and _ELSEWHERE in str(error):
-            self.connection.explain_elsewhere()
+            self.notebook.explain_elsewhere()
         if isinstance(error, KeyboardInterrupt):
             from pathways_jupyter.session.kernel import interrupted_calls
 
             if said := interrupted_calls.leave_behind(error):
-                self.connection.notify([said])
+                self.notebook.notify([said])
 
     def _traceback(self) -> None:
         error = self._error or getattr(sys, "last_value", None)
         if error is None:
-            self.connection.screen.line("No error so far.")
+            self.notebook.screen.line("No error so far.")
             return
         _word_notes(error)
         lines = self.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
@@ -171,7 +171,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
             from click import unstyle
 
             said = unstyle(said)
-        self.connection.screen.line(said)
+        self.notebook.screen.line(said)
 
 
 def _word_notes(last: BaseException) -> None:

@@ -23,41 +23,41 @@ from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 
-def suspend(connection: NotebookSession, values: Values) -> View:
+def suspend(notebook: NotebookSession, values: Values) -> View:
     """Save all arrays on TPUs and free the slices, after a question if some cannot be kept."""
-    current = connection.need(SessionCommand.SUSPEND)
+    current = notebook.need(SessionCommand.SUSPEND)
     suspension = current.suspension()
     lost = "; ".join(suspension.unkept)
     if lost and values.get("yes"):
-        connection.screen.say(f"Not kept: {lost}.")
-    elif lost and not connection.screen.confirm(
+        notebook.screen.say(f"Not kept: {lost}.")
+    elif lost and not notebook.screen.confirm(
         f"{suspension}{about(suspension.seconds)} can be kept, but not: {lost}. Suspend?"
     ):
         return said("Not suspended.")
-    connection.screen.say(f"Saving {suspension}{about(suspension.seconds)}.")
-    with reported(connection.screen, SUSPENDING) as report:
+    notebook.screen.say(f"Saving {suspension}{about(suspension.seconds)}.")
+    with reported(notebook.screen, SUSPENDING) as report:
         current.suspend(suspension=suspension, yes=values.get("yes") or suspension.unkept, report=report)
-    connection.draw()
+    notebook.draw()
     slices = "the job keeps its slices" if current.record.pathways_job else "the slices are free"
     return said(f"Suspended: {suspension} saved, {slices}. %pathways resume continues.")
 
 
-def save(connection: NotebookSession, values: Values) -> View:
+def save(notebook: NotebookSession, values: Values) -> View:
     """Save variables of this notebook."""
     variables, named = process.variables(), values.get("variables")
     for each in named or ():
         if each not in variables:
             raise ConfigError(f"There is no variable {each}.", hint="%pathways save NAME saves all that there are.")
     chosen = {each: variables[each] for each in named} if named else None
-    current = connection.need(SessionCommand.SAVE)
-    with reported(connection.screen, SAVING) as report:
+    current = notebook.need(SessionCommand.SAVE)
+    with reported(notebook.screen, SAVING) as report:
         saved = current.save(str(values["name"]), chosen, report=report)
     return render.saved(saved)
 
 
-def load(connection: NotebookSession, values: Values) -> View:
+def load(notebook: NotebookSession, values: Values) -> View:
     """Set the variables of a save; objects of these names get their leaves."""
-    name, current = str(values.get("name") or ""), connection.need(SessionCommand.LOAD)
+    name, current = str(values.get("name") or ""), notebook.need(SessionCommand.LOAD)
     if bool(name) is bool(values.get("last")):
         raise ConfigError("load takes the name of a save, or --last.", hint=advice("{saved} lists them."))
     if not name:
@@ -66,28 +66,28 @@ def load(connection: NotebookSession, values: Values) -> View:
             raise ConfigError("This notebook has no save in the bucket.", hint=advice("{saved} lists all there are."))
         name = last.name
     classes: dict[int, str] = {}
-    with reported(connection.screen, LOADING) as report:
+    with reported(notebook.screen, LOADING) as report:
         variables = current.load(name, report=report, classes=classes)
     # Not some of the variables, nor half of an object.
     with interrupts.defer_sigint():
         assignment = Assignment(variables, classes, process.namespace(), process.reserved)
-        connection.shell.push(assignment.apply())
+        notebook.shell.push(assignment.apply())
     return render.loaded(name, assignment)
 
 
-def remind(connection: NotebookSession) -> None:
+def remind(notebook: NotebookSession) -> None:
     """Say that there is a save of this notebook from an earlier kernel, if there is; returns at once."""
-    current, notebook = process.session(), process.notebook()
-    if current is None or not notebook or connection.is_reminded or find_spec("gcsfs") is None:
+    current, path = process.session(), process.notebook()
+    if current is None or not path or notebook.is_reminded or find_spec("gcsfs") is None:
         return
-    connection.is_reminded = True
+    notebook.is_reminded = True
 
     def look() -> None:
         # A bucket that cannot be read is reported by what needs it; the session or the kernel may end meanwhile.
         with contextlib.suppress(Exception):
-            last = latest(current.saves.list(), notebook)
-            if last is not None and last.saved < connection.began:
-                connection.notify([render.reminder(last)])
+            last = latest(current.saves.list(), path)
+            if last is not None and last.saved < notebook.began:
+                notebook.notify([render.reminder(last)])
 
     # On a thread, because nothing waits for it.
     threading.Thread(target=look, name="pathways-saves", daemon=True).start()

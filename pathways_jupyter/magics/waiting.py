@@ -39,12 +39,12 @@ class Waiting:
     An exception that leaves the block is shown as a step that failed or was interrupted, if any progress was shown.
 
     Args:
-      place: Where to draw in a notebook; below the cell when left out.
+      output: Where to draw in a notebook; below the cell when left out.
       titles: What is done.
       after: Seconds before anything is shown.
 
     Attributes:
-      place: Where the progress is drawn in a notebook; the result may replace it.
+      output: Where the progress is drawn in a notebook; the result may replace it.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ limit their number grows with the square of that of the users. Beyond it, holder
 _LONGEST_LINE = 4096
 """The rest of a line is not searched: who runs a proxy may print lines of a megabyte, and every reader searches all."""
 _TRANSITION = re.compile(
-    r"Transition slice (?P<slice>[0-9]{1,4})(?: \((?P<type>[^)]{0,64})\))? "
+    r"Transition slice (?P<slice>[0-9]{1,4})(?: \([^)]{0,64}\))? "
     r"(?P<before>[\w-]{1,32}) -> (?P<after>[\w-]{1,32})(?: on (?P<job>[a-z0-9][-a-z0-9.]{0,251}[a-z0-9]))?"
 )
 
@@ -28,13 +28,11 @@ class Transition:
 
     Attributes:
       slice: The proxy's own index of the slice, counted from zero in the order of its requests.
-      instance_type: Empty in older logs.
       placed: Whether the slice is usable from now on.
       worker_job: The Job of its workers; empty in older logs.
     """
 
     slice: int
-    instance_type: str
     placed: bool
     worker_job: str
 
@@ -78,4 +76,4 @@ def parse(line: str) -> Transition | None:
     match = _TRANSITION.search(line[:_LONGEST_LINE])
     if match is None:
         return None
-    return Transition(int(match["slice"]), match["type"] or "", match["after"] == "placed", match["job"] or "")
+    return Transition(int(match["slice"]), match["after"] == "placed", match["job"] or "")

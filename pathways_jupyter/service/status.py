@@ -105,7 +105,7 @@ async def fetch_with_services(
 async def derive_services(
     client: Client, namespace: str, finding: Coroutine[Any, Any, tuple[ServiceInfo, ...]], *, logs: bool = True
 ) -> tuple[tuple[ServiceInfo, Service], ...]:
-    """Draw the services that `finding` returns, while it reads their JobSets; raises as :func:`fetch` does."""
+    """Derive the services that `finding` returns, while it reads their JobSets; raises as :func:`fetch` does."""
     async with tasks.group() as group:
         listing = group.create_task(finding)
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace))
@@ -123,7 +123,7 @@ async def derive_services(
                 each,
                 pods=indices.get(each.namespace, PodIndex()),
                 jobs=[job for job in listed if job["metadata"].get("namespace") == each.namespace],
-                placements={pod: listingment for (at, pod), listingment in placements.items() if at == each.namespace},
+                placements={pod: placement for (at, pod), placement in placements.items() if at == each.namespace},
                 reclaimable=silent.result() if silent is not None else {},
             )
             for each in services
@@ -140,8 +140,8 @@ async def derive_services(
             {proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None}
         )
     return tuple(
-        (service, replace(listing, clock_ahead=client.clock_ahead))
-        for service, listing in zip(services, models, strict=True)
+        (service, replace(model, clock_ahead=client.clock_ahead))
+        for service, model in zip(services, models, strict=True)
     )
 
 

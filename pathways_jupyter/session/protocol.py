@@ -31,7 +31,7 @@ OF_PROXY = ("generation", "pod", "service", "instances", "connected_since")
 
 
 class Method(StrEnum):
-    """The requests that a supervisor handles."""
+    """The requests to a supervisor; ``IDLE``, ``ARRAYS`` and ``SUSPEND`` it also asks the kernel."""
 
     START = "start"
     """Owner only, and first: connect as ``params["config"]`` says. Answers with the record once connected."""
@@ -47,13 +47,13 @@ class Method(StrEnum):
     ``params["instances"]`` and ``params["wait"]`` change these settings of the session from then on.
     """
     SUSPEND = "suspend"
-    """Remove the proxy, whose ``count`` arrays of ``bytes`` are saved in ``place``. Answers with the record then.
-
-    Without parameters: have the kernel do all of it, from now on or after the cell that runs. Answers with
-    ``after_cell``, which of them it is.
+    """Have the kernel suspend the session, now or after the cell that runs. Answers with ``after_cell``: which it is.
 
     The supervisor asks the kernel, because of ``why``, and ``after_cell`` if it may be later. The answer is the same;
     null if it is not going to try.
+    """
+    SUSPENDED = "suspended"
+    """The kernel has saved ``count`` arrays of ``bytes`` in ``place``: remove the proxy. Answers with the record then.
     """
     TRANSFER = "transfer"
     """The kernel writes arrays to suspend, or reads them to resume: how far it is.
@@ -61,7 +61,7 @@ class Method(StrEnum):
     ``params`` has ``done`` and ``total`` bytes, and about how many seconds are ``left`` or null. Without ``total`` it
     has ended, and the session is as it was before. Answers with the record.
     """
-    RESTORED = "restored"
+    RESUMED = "resumed"
     """The kernel has the saved arrays back, so that the record need not name them. Answers with the record."""
     CANCEL = "cancel"
     """Stop making the proxy that ``reconnect`` asked for, which then fails. Answers with the record once that is so."""

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.kube.client import Client
@@ -27,12 +26,11 @@ if TYPE_CHECKING:
 
 _SHOWN_EVENTS = 200
 """Newest events that a timeline shows."""
-_OVER = {SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
 
 
 def _end_of(session: Session) -> str:
     """Return why a view of `session` is the last one, where its supervisor reports nothing any more."""
-    if session.state in _OVER:
+    if session.state.is_over:
         return "The session has ended."
     return "No longer live: the session's supervisor has died. After %pathways reconnect, run this cell again."
 
@@ -95,7 +93,7 @@ class SliceMap(Watched):
 
     def _follow_session(self) -> None:
         for event in self._session.follow(self._session.event_count):
-            if self._session.state in _OVER:
+            if self._session.state.is_over:
                 break
             if "generation" in event.data and not self._over:
                 self._start()
@@ -124,7 +122,7 @@ class SliceMap(Watched):
                 services = watch.pictures
                 mine = [each for each in services if each.address.partition(":")[0] == service]
                 self._services = tuple(_better(self._services, mine or services))
-                if self._session.state not in _OVER:
+                if not self._session.state.is_over:
                     self._redraw(self._drawn(problem))
                 await asyncio.sleep(REDRAW_SECONDS)
         finally:

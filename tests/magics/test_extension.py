@@ -159,7 +159,7 @@ def test_an_extension_that_is_loaded_again_shows_each_notice_once(shell, capsys)
         elsewhere="",
         suspender=SimpleNamespace(),
     )
-    unloaded = extension.load(shell).magics.connection
+    unloaded = extension.load(shell).magics.notebook
     unloaded.watch(session)
     shell.run_cell("%reload_ext pathways_jupyter")
     events.put(Event(EventKind.SLICE_DOWN, "Slice 1 is down.", data={"slice": 1, "number": 1}))

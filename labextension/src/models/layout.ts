@@ -121,12 +121,12 @@ export function moved(key: string, at: number, columns: number, count: number): 
 }
 
 /** Return the columns and rows of chips on one host. */
-export function chipGrid(host: Pick<IHost, 'chips'>): { columns: number; rows: number } {
+function chipGrid(host: Pick<IHost, 'chips'>): { columns: number; rows: number } {
   const columns = Math.max(1, Math.ceil(Math.sqrt(Math.max(1, host.chips))));
   return { columns, rows: Math.max(1, Math.ceil(Math.max(1, host.chips) / columns)) };
 }
 
-export function hostSize(host: Pick<IHost, 'chips'>, shape: IShape): { width: number; height: number } {
+function hostSize(host: Pick<IHost, 'chips'>, shape: IShape): { width: number; height: number } {
   const { columns, rows } = chipGrid(host);
   return {
     width: columns * (shape.chip + shape.gap) - shape.gap,

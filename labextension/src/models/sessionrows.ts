@@ -111,7 +111,7 @@ export interface ISaved extends IArrays {
   readonly at: number;
 }
 
-/** The commands of a session, as Python's `Command`. */
+/** The commands of a session, as Python's `SessionCommand`. */
 export type SessionCommand =
   | 'connect'
   | 'connect-otherwise'

@@ -247,9 +247,3 @@ export type Message =
       readonly put: { readonly [T in TableName]?: readonly ITables[T][] };
       readonly drop: { readonly [T in TableName]?: readonly string[] };
     });
-
-/** The message to the server: the cluster that the page shows, or null. */
-export interface ILook {
-  readonly type: 'look';
-  readonly scope: IScope | null;
-}

@@ -30,6 +30,10 @@ Revive = Callable[[ConnectConfig, SessionState], None]
 
 S = TypeVar("S")
 
+_Asked = tuple[SupervisorLink, int, int]
+"""Whom it has asked, the number of the request that is answered with the session's record, and that of the first event
+to report."""
+
 _imported = interrupts.InterruptibleEvent()
 """Set while no thread imports JAX; replaced by each that does."""
 _imported.set()
@@ -181,43 +185,49 @@ class ConnectionAttempt(Generic[S]):
             self._undo()
             raise
 
-    def _ask(self) -> tuple[SupervisorLink, int, int]:
+    def _ask(self) -> _Asked:
         """Ask the session's supervisor for a proxy: a running one, the one that the previous kernel left, or a new one.
 
         Every link is kept before it is asked for anything, so that an Interrupt can undo what it was asked for.
-
-        Returns:
-          The link, the number of the request that is answered with the session's record, and the number of the first
-          event to report.
         """
         native_environment.check(has_clients=jax_internals.has_clients())
         if "jax" not in sys.modules and any(each.startswith("JAX_") for each in os.environ.keys() - _UNCHECKED):
             # Usually it is imported while the proxy starts. Here it may fail, and nothing is created for that.
             _complete_import()
-        side = self._before
-        if side is None:
-            self._link = _lingering(self._config)
-            if self._link is not None:
-                import_jax()
-                if self._link.state.is_connected:
-                    return self._link, self._link.ask(Method.STATUS), 0
-                # Its proxy was lost while there was no kernel, or is being replaced.
-                return self._link, self._link.ask(Method.RECONNECT), self._link.count
-        else:
-            link = side.link
-            if not link.ended:
-                self._link, since = link, link.count
-                if link.state.is_connected and not side.has_newest:
-                    self._request = link.ask(Method.STATUS)
-                else:
-                    # They may be others than when it was connected.
-                    changes = without_infinity({"wait": self._config.wait, "instances": self._config.instances})
-                    self._request = link.ask(Method.RECONNECT, **changes)
-                return link, self._request, since
-            # Wait for the sweep after the dead supervisor: its proxy holds the slices that the new one needs.
+        own = self._ask_own(self._before) if self._before is not None else self._ask_lingering()
+        return own or self._ask_new()
+
+    def _ask_lingering(self) -> _Asked | None:
+        """Ask the supervisor that the previous kernel has left; None if there is none."""
+        link = self._link = _take_over_lingering(self._config)
+        if link is None:
+            return None
+        import_jax()
+        if link.state.is_connected:
+            return link, link.ask(Method.STATUS), 0
+        # Its proxy was lost while there was no kernel, or is being replaced.
+        return link, link.ask(Method.RECONNECT), link.count
+
+    def _ask_own(self, side: KernelSide) -> _Asked | None:
+        """Ask the supervisor that this kernel has already; None if it has died."""
+        link = side.link
+        if link.ended:
+            # Wait for the sweep after it: its proxy holds the slices that the new one needs.
             link.close(patience=CLEANUP_SECONDS)
-        self._link = spawn.supervisor()
-        request = self._link.ask(
+            return None
+        self._link, since = link, link.count
+        if link.state.is_connected and not side.has_newest:
+            self._request = link.ask(Method.STATUS)
+        else:
+            # They may be others than when it was connected.
+            changes = without_infinity({"wait": self._config.wait, "instances": self._config.instances})
+            self._request = link.ask(Method.RECONNECT, **changes)
+        return link, self._request, since
+
+    def _ask_new(self) -> _Asked:
+        """Ask a new supervisor."""
+        link = self._link = spawn.supervisor()
+        request = link.ask(
             Method.START,
             config=protocol.config_to_json(_with_absolute_paths(self._config)),
             kernel_pid=os.getpid(),
@@ -228,7 +238,7 @@ class ConnectionAttempt(Generic[S]):
             directory=process.directory(),
         )
         import_jax()
-        return self._link, request, 0
+        return link, request, 0
 
     @interrupts.count_sigint(cleanup=True)
     def _undo(self) -> None:
@@ -320,7 +330,7 @@ def _stage(message: str, began: float, **data: Any) -> Event:
     return Event(EventKind.STAGE, message, time.time(), {"stage": Stage.JAX, "elapsed": elapsed, **data})
 
 
-def _lingering(config: ConnectConfig) -> SupervisorLink | None:
+def _take_over_lingering(config: ConnectConfig) -> SupervisorLink | None:
     """Take over the session that the previous kernel left lingering, if it was connected with the same `config`."""
     record = registry.find(kernel_id=process.kernel_id(), notebook=process.notebook()) if config.linger else None
     if record is None or protocol.config_from_json(record.config) != _with_absolute_paths(config):

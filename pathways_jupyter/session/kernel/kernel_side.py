@@ -129,7 +129,9 @@ class KernelSide:
         Raises:
           SessionError: The proxy is lost already.
         """
+        # From here on the side owns this link: an attempt that fails no longer undoes it, but only its own request.
         self.link, self._record = link, record
+        # Before the state is looked at, so that a loss in between is not missed.
         link.on_lost, link.handlers = self.switch.lost, self.handlers
         if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")

@@ -35,9 +35,6 @@ from pathways_jupyter.session.verdicts import Does, SessionCommand, SessionVerdi
 if TYPE_CHECKING:
     import jax
 
-_OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
-"""States that do not lead back. A session stays in the first where something of it could not be removed."""
-
 
 class Session:
     """A connection of this process to its own proxy; returned by :func:`pathways_jupyter.connect`.
@@ -365,7 +362,7 @@ class Session:
                 f"Session {self.id} belongs to the process that this one was forked from.",
                 hint="Reconnect it there, or start this process anew (spawn) and connect in it.",
             )
-        if self.state in _OVER or current() is not self:
+        if self.state.is_over or current() is not self:
             raise answer.error()
         settings = config or self.config
 
@@ -388,7 +385,7 @@ class Session:
         side = self._side
         if side.is_over:
             return None
-        if self.state in _OVER:
+        if self.state.is_over:
             return Switched(unusable=side.forget(variables))
         if not self.state.is_connected:
             return side.empty(variables)

@@ -73,7 +73,7 @@ class Suspender:
             # Before the proxy is removed: an Interrupt from here on may leave either, and resume works after both.
             self.present = suspension
             count, nbytes, place = suspension.count, suspension.nbytes, suspension.place
-            answer = side.link.request(Method.SUSPEND, count=count, bytes=nbytes, place=place)
+            answer = side.link.request(Method.SUSPENDED, count=count, bytes=nbytes, place=place)
         side.remember(answer)
         side.switch.empty()
 
@@ -91,7 +91,7 @@ class Suspender:
         with self._transferring(report) as report:
             arrays = suspension.restore(slices, report)
         try:
-            answer = side.link.request(Method.RESTORED)
+            answer = side.link.request(Method.RESUMED)
             side.remember(answer)
             is_back = SessionRecord.from_json(answer).saved is None
         except PathwaysError:

@@ -104,7 +104,7 @@ class OwnProxy(Proxy):
         self._watch.expect(job, relay=plan.relay is not None)
         async with tasks.group() as group:
             group.create_task(self._protect(job, plan, spec.port))
-            group.create_task(self._reach(job, plan, spec.port))
+            group.create_task(self._until_reached(job, plan, spec.port))
 
     async def close(self) -> None:
         """Close the proxy, and wait for the requests that may still create something."""
@@ -226,12 +226,12 @@ class OwnProxy(Proxy):
 
     # Until JAX can connect.
 
-    async def _reach(self, job: Object, plan: _Plan, port: int) -> None:
+    async def _until_reached(self, job: Object, plan: _Plan, port: int) -> None:
         """Wait for the pod and its slices, and open the path to it."""
         if self._config.queue:
             await self._admission(job)
         # Without its Lease the proxy is not kept, however long it would still wait for slices.
-        usable, lost = await tasks.first_done(self._usable(plan, port), self._lost)
+        usable, lost = await tasks.first_done(self._until_usable(plan, port), self._lost)
         if usable is None:
             assert lost is not None
             raise ServiceError(f"The proxy did not start. {lost.result()}", hint=advice("Try again."))
@@ -266,7 +266,7 @@ class OwnProxy(Proxy):
             ) from None
         self._stage(Stage.QUEUE, f"Admitted by queue {self._config.queue}.", done=True)
 
-    async def _usable(self, plan: _Plan, port: int) -> None:
+    async def _until_usable(self, plan: _Plan, port: int) -> None:
         """Wait for the pod, then for its slices, and meanwhile open the path to it."""
         pod = await self._ready()
         # Before the path is open: the proxy gets its slices meanwhile, and its log says so.

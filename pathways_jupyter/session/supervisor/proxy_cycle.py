@@ -56,7 +56,8 @@ class ProxyCycle:
         self._attempt: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         # Set by a reconnect request; cleared when the next attempt begins.
         self._reconnect_requested = asyncio.Event()
-        # What is saved, once a request asks to suspend, and the answer to it, when the proxy is removed or lost.
+        # Suspending, in this order: suspend() sets what is saved; _until_over() returns for that and enters the state;
+        # run() removes the proxy, and then sets the answer, for which suspend() has waited.
         self._suspending: asyncio.Future[SuspendedArrays] = asyncio.get_running_loop().create_future()
         self._suspended: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         # Set by a request to cancel a reconnect; cleared when that attempt ends.
@@ -66,7 +67,7 @@ class ProxyCycle:
         """Bring up one proxy after the other, a new one for each reconnect, until cancelled or the first one failed."""
         while True:
             try:
-                connected, _ = await tasks.first_done(self._bring_up(), self._cancel_requested.wait())
+                connected, _ = await tasks.first_done(self._make_proxy(), self._cancel_requested.wait())
                 # One that came too late must not cancel the next attempt.
                 self._cancel_requested.clear()
                 if connected is None:
@@ -87,13 +88,13 @@ class ProxyCycle:
                     self._attempt.set_result(self._record.to_json())
                 self._suspending = asyncio.get_running_loop().create_future()
                 self._suspended = asyncio.get_running_loop().create_future()
-                await self._keep(proxy)
+                await self._until_over(proxy)
             # Remove the old proxy before the next one is made: both have the same name in the cluster.
             await self._discard()
             if not self._suspended.done():
                 self._suspended.set_result(self._record.to_json())
-            # Cleared here only, so that a reconnect during _keep() or _discard() is remembered. No request is lost
-            # between the two lines, because there is no await between them.
+            # Cleared here only, so that a reconnect during _until_over() or _discard() is remembered. No request is
+            # lost between the two lines, because there is no await between them.
             await self._reconnect_requested.wait()
             self._reconnect_requested.clear()
             self._connect_again()
@@ -192,15 +193,16 @@ class ProxyCycle:
         """The state of a session that has lost its proxy: suspended, if its arrays are still saved."""
         return SessionState.SUSPENDED if self._record.saved is not None else SessionState.LOST
 
-    async def _bring_up(self) -> Proxy:
+    async def _make_proxy(self) -> Proxy:
+        """Return a new proxy that JAX can use."""
         async with clusters.explain_local_errors(self._session_log.config):
-            return await self._brought_up()
+            return await self._start_in_cluster()
 
-    async def _brought_up(self) -> Proxy:
+    async def _start_in_cluster(self) -> Proxy:
         # For each attempt, also a failed one: a kernel that has adopted a proxy knows by this number that there is
         # another.
         self._session_log.update(generation=self._record.generation + 1)
-        client = await self._reach()
+        client = await self._open_client()
         try:
             # Where _discard() could not: the new proxy would collide with the old one, whose Job has the same name.
             await self._remove(patience=0)
@@ -236,7 +238,7 @@ class ProxyCycle:
         await self._proxy.start()
         return self._proxy
 
-    async def _reach(self) -> Client:
+    async def _open_client(self) -> Client:
         """Resolve the cluster and open a client; before every proxy, since address or credentials may have changed."""
         config = self._session_log.config
         self._embedded = clusters.Embedded.of(config)
@@ -263,7 +265,7 @@ class ProxyCycle:
             return self._early.client(cluster, unknown=PATIENCE_SECONDS)
         return self._early.client(cluster)
 
-    async def _keep(self, proxy: Proxy) -> None:
+    async def _until_over(self, proxy: Proxy) -> None:
         """Wait until the proxy is lost, or a reconnect or suspending is requested."""
         # Sweeping other sessions starts only now, so that it does not delay connecting.
         tidying = asyncio.create_task(self._tidy())
@@ -315,7 +317,7 @@ class ProxyCycle:
         """Remove the lost or replaced proxy, if there is one.
 
         Stops waiting for the removal shortly after a reconnect was requested, because the API server may be unreachable
-        for minutes; :meth:`_bring_up` then tries again, and reports the failure to the user who is waiting.
+        for minutes; :meth:`_make_proxy` then tries again, and reports the failure to the user who is waiting.
         """
 
         async def grace_over() -> None:

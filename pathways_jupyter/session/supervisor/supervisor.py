@@ -46,6 +46,7 @@ class Supervisor:
 
     Args:
       record: The initial record.
+      config: The settings of the connection.
       owner: The kernel's connection.
       early: Connections to the cluster from before.
     """
@@ -81,7 +82,10 @@ class Supervisor:
         await self._clean_up()
 
     async def handle(self, request: Request, connection: ControlConnection) -> Any:
-        """Answer one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
+        """Answer one request; see :class:`~pathways_jupyter.session.protocol.Method`.
+
+        Connecting has begun with :meth:`run`, so ``START`` has only to wait for its outcome.
+        """
         if request.method in {Method.ATTACH, Method.RECONNECT} and self._ending.is_set():
             # There is nothing to take over, and no attempt would ever answer.
             raise SessionError(f"Session {self._record.id} is ending.", hint="Connect again once it has ended.")
@@ -109,15 +113,15 @@ class Supervisor:
             return self._record.to_json()
         if request.method is Method.CUT:
             return self._proxies.cut()
-        if request.method is Method.SUSPEND and not request.params:
-            return await self._have_suspended()
         if request.method is Method.SUSPEND:
+            return await self._have_suspended()
+        if request.method is Method.SUSPENDED:
             count, nbytes, place = (request.params[name] for name in ("count", "bytes", "place"))
             return await self._proxies.suspend(SuspendedArrays(int(count), int(nbytes), str(place), time.time()))
         if request.method is Method.TRANSFER:
             self._session_log.transferred(_transfer(request.params))
             return self._record.to_json()
-        if request.method is Method.RESTORED:
+        if request.method is Method.RESUMED:
             self._session_log.resumed()
             return self._record.to_json()
         if request.method is Method.CANCEL:
