@@ -4,7 +4,7 @@ Each part declares what it follows: a kind, a namespace, labels. The widest of t
 those of its changes that match. A part that begins later, such as a controller that has just become the leader,
 receives the known objects first. The API server lists and sends every object once for each watch, so that a second
 watch of the same objects doubles what the program costs it. A server that stops answering is noticed within seconds,
-because whoever keeps a mirror shows it, or acts on it.
+because what is known is shown, or acted on.
 """
 
 from __future__ import annotations
