@@ -187,7 +187,8 @@ def connect(
       at_least: Take fewer slices if not all are free, but at least so many. Default: all or none.
       queue: Wait in this queue of Kueue's for quota.
       priority: Its WorkloadPriorityClass in that queue. Default: none, which is 0.
-      gcs_bucket: Scratch location of the proxy, ``gs://BUCKET/PATH``. Default: none; on the embedded cluster its own.
+      gcs_bucket: Where arrays are saved, and scratch location of the proxy, ``gs://BUCKET/PATH``. Default: none; on the
+        embedded cluster its own.
       linger: Seconds that the proxy outlives the kernel or script. Default: 0, not at all.
       suspend_after: Save the arrays of a notebook and free its slices when nothing was computed for so long: seconds,
         or ``2h``, ``90m``. Default: 0, never.

@@ -180,6 +180,7 @@ def test_a_job_excludes_the_settings_of_a_proxy_of_ones_own():
     assert resolve({"job": "lab", "wait": 5}, environ=environ) == ConnectConfig(job="lab", wait=5.0)
     assert resolve({"tpu": "tpuv6e:2x2=1"}, environ={"PATHWAYS_JUPYTER_JOB": "lab"}).job == ""
     assert resolve({}, environ={"PATHWAYS_JUPYTER_JOB": "lab"}).job == "lab"
+    assert resolve({"job": "lab", "gcs_bucket": "gs://b/c"}, environ={}).gcs_bucket == "gs://b/c"
     with pytest.raises(ConfigError, match="so tpu does not apply"):
         resolve({"job": "lab", "tpu": "tpuv6e:2x2=1"}, environ={})
     with pytest.raises(ConfigError, match="not the name of a job"):

@@ -193,10 +193,11 @@ class ConnectConfig:
         "its WorkloadPriorityClass in that queue", values.NAME, "high", "none, which is 0", metavar="CLASS"
     )
     gcs_bucket: str = _text(
-        "scratch location of the proxy, gs://BUCKET/PATH",
+        "where arrays are saved, and scratch location of the proxy, gs://BUCKET/PATH",
         values.bucket_address,
         "none; on the embedded cluster its own",
         "gs://bucket/path",
+        of="session",
         metavar="gs://...",
         label="Bucket",
     )

@@ -56,6 +56,12 @@ def move(notebook: NotebookSession, values: Values) -> View:
     is_beside = machine.exists()
     if is_beside and name:
         raise ConfigError("This kernel is beside the chips.", hint="%pathways move, without a name, goes back first.")
+    if not is_beside and current.config.job:
+        raise ConfigError(
+            f"This session has the slices of job {current.config.job}, and the account of a kernel in the cluster may "
+            "not read jobs.",
+            hint=advice("Disconnect, connect to slices of your own and move; {load} brings what was saved here."),
+        )
     chosen = None if is_beside else kernelspec.choose(name)
     if chosen is not None:
         # Before anything ends here: its pod may have to wait for a node.

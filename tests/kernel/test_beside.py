@@ -13,6 +13,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from kernel_transport import ipc
 from kinds import CONFIG_MAPS
+from pathways_jobs import headless
 from plugin_tokens import Token
 from waits import have_ended, wait_until
 
@@ -21,6 +22,8 @@ from pathways_jupyter.kernel import near
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.local.node import programs
+from pathways_jupyter.service import jobs
+from pathways_jupyter.service.pathwaysjob import submission
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -80,6 +83,12 @@ def processes_there(machine):
             if "kernelapp.launch_new_instance" in words and str(machine.directory) in each.environ()["HOME"]:
                 found.append(each.pid)
     return found
+
+
+def until_moved(notebook, where):
+    """Wait until the process of a kernel that moves is the other program; what runs before is refused."""
+    program = "ipykernel_launcher" if where == "on your machine" else "pathways_jupyter.kernel"
+    wait_until(lambda: program in psutil.Process(notebook.manager.provisioner.pid).cmdline())
 
 
 def nothing_of_sessions(machine, session):
@@ -459,8 +468,7 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
         assert "define double and import jax, jnp" in moved.shown or where == "on your machine"
         # The front end learns that it was not run.
         assert "too early" not in notebook.finish(later).text
-        program = "pathways_jupyter.kernel" if where != "on your machine" else "ipykernel_launcher"
-        wait_until(lambda program=program: program in psutil.Process(pid).cmdline())
+        until_moved(notebook, where)
         first = notebook.run("import os; print(x[3], step, list(x.devices())[0].platform)")
         assert first.status == "ok", (first.shown, first.text, notebook.seen[-3:])
         assert "Loaded moved-" in first.text
@@ -474,6 +482,30 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
     notebook.manager.restart_kernel()
     notebook.client.wait_for_ready(timeout=60)
     assert notebook.run("print('x' in globals())").text == "False\n"
+
+
+@pytest.mark.thorough
+def test_a_notebook_with_the_slices_of_a_job_does_not_move(added, cluster, open_notebook):
+    job = headless("movable")
+
+    async def ask(question, *arguments):
+        async with Client(auth.load(str(cluster))) as client:
+            await question(client, *arguments, namespace="default")
+
+    asyncio.run(ask(submission.apply, job))
+    try:
+        notebook = open_notebook(directory=added.directory)
+        cell = notebook.run(
+            "%load_ext pathways_jupyter\n%pathways connect --job movable --local\n"
+            "import jax.numpy as jnp; x = jnp.arange(8.0)"
+        )
+        assert cell.status == "ok", cell.shown
+        refused = notebook.run("%pathways move --yes").shown
+        assert "This session has the slices of job movable" in refused
+        assert "%pathways load brings what was saved here" in refused
+        assert notebook.run("print(x[3], list(x.devices())[0].platform)").text == "3.0 tpu\n"
+    finally:
+        asyncio.run(ask(jobs.delete, "movable"))
 
 
 @pytest.mark.thorough
