@@ -106,7 +106,7 @@ describe('missing', () => {
 });
 
 describe('suggestion', () => {
-  const SCOPE = { context: 'gke', namespace: '', session: '', local: false };
+  const SCOPE = { context: 'gke', namespace: '', session: '', kernel: '', local: false };
   const named = (name: string, free: number) =>
     service({
       id: name,
@@ -180,7 +180,7 @@ describe('placed', () => {
 });
 
 describe('jobConnectCell', () => {
-  const scope = { context: '', namespace: '', session: '', local: false };
+  const scope = { context: '', namespace: '', session: '', kernel: '', local: false };
 
   it('names the cluster of the job', () => {
     expect(jobConnectCell({ ...scope, local: true, namespace: 'default' }, 'lab')).toBe(

@@ -29,22 +29,11 @@ describe('Model', () => {
     made.setFront({ path: 'x.ipynb', kernelId: 'k' });
     expect(made.place).toBe(place);
     expect(scopeOf({ ...DEFAULTS, context: 'other' }, made.session ?? made.place, [])).toBe(SCOPE);
-    expect(made.viewsKernelsCluster).toBe(true);
     made.setFront({ path: 'y.ipynb', kernelId: 'here' });
     expect(made.place).toBeNull();
-    expect(made.viewsKernelsCluster).toBe(true);
     made.setFront({ path: 'x.ipynb', kernelId: 'k' });
     made.apply(sessions([]));
     expect(made.place).toBeNull();
-  });
-
-  it('shows another cluster than that of a kernel beside the chips that has no context here', () => {
-    const made = model();
-    const place = { kernel_id: 'k', cluster: 'gke', ready: true, message: '', note: '', failed: false, scope: null };
-    made.apply({ type: 'sessions', sessions: [], ended: [], kernels: [place] });
-    made.setFront({ path: 'x.ipynb', kernelId: 'k' });
-    expect(made.viewsKernelsCluster).toBe(false);
-    expect(scopeOf({ ...DEFAULTS, context: 'other' }, made.session ?? made.place, []).context).toBe('other');
   });
 
   it('prefers the youngest session of a kernel that has two', () => {

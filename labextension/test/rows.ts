@@ -3,7 +3,7 @@ import { IScope } from '../src/models/scope';
 import { IElasticRun, ISession } from '../src/models/sessionrows';
 import { IHost, IJob, IProxy, IService, ISlice, Message, WatchState } from '../src/models/wire';
 
-export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
+export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', kernel: '', local: false };
 export const IDENTITY = 'https://here default';
 
 export function host(some: Partial<IHost> = {}): IHost {

@@ -42,7 +42,7 @@ describe('preferences', () => {
 
   it('shows the front session’s cluster, else the one in the settings, else the youngest session’s', () => {
     const wanted = preferences({ context: 'set' });
-    const mine = session({ scope: { context: 'mine', namespace: '', session: '', local: false } });
+    const mine = session({ scope: { context: 'mine', namespace: '', session: '', kernel: '', local: false } });
     expect(scopeOf(wanted, mine, []).context).toBe('mine');
     expect(scopeOf(wanted, null, [mine]).context).toBe('set');
     expect(scopeOf(preferences({}), null, [mine]).context).toBe('mine');

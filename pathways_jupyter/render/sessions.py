@@ -144,6 +144,8 @@ def state_advice(record: SessionRecord, at: float) -> str:
             "stopped, kill -CONT {pid} continues it. After kill -9 {pid}, {reconnect} starts another one.",
             pid=record.pid,
         )
+    if record.supervisor == registry.CUT_OFF:
+        return "The connection to its pod is cut. The session and its kernel go on there; this is how it was before."
     if record.supervisor:
         return "Its supervisor has ended. pathways-jupyter clean removes what it may have left behind."
     if _is_useless(record):
@@ -253,6 +255,8 @@ def _is_useless(record: SessionRecord) -> bool:
 
 def tone_of(record: SessionRecord) -> Tone:
     """Return a session's tone: its state's, unless its supervisor or all of its slices are gone."""
+    if record.supervisor == registry.CUT_OFF:
+        return Tone.WARN
     return Tone.FAIL if record.supervisor or _is_useless(record) else record.state.tone
 
 

@@ -2,7 +2,7 @@
 
 A page can only name a cluster, not define how to reach it: a kubeconfig can run a program (its exec credential plugin),
 so a page that could supply one could run programs as the user. Kubeconfigs come from this server's environment and from
-the records of the user's own sessions only.
+the records of the user's own sessions and kernels only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pathways_jupyter.base import setting_sources
-from pathways_jupyter.base.config import SETTINGS
+from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, SessionError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.kernel import places
 from pathways_jupyter.kernel.places import KernelPlace
 from pathways_jupyter.kube import kubeconfig
 from pathways_jupyter.kube.auth import load
@@ -27,7 +28,7 @@ from pathways_jupyter.server.request_checks import RELOAD
 from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
 
-_SESSION = re.compile(r"[0-9a-z]([-0-9a-z]{0,62})")
+_ID = re.compile(r"[0-9A-Za-z]([-0-9A-Za-z]{0,62})")
 _LONGEST_CONTEXT = 1000
 _IN_CLUSTER = "in-cluster"
 """The name of the cluster around this pod, which has no context."""
@@ -41,12 +42,14 @@ class Scope:
       context: A context of the server's kubeconfig; its current one when empty.
       namespace: The context's default namespace when empty.
       session: Id of a session on this machine, whose cluster has no context of its own.
+      kernel: Id of a kernel beside the chips, likewise.
       local: Whether it is the embedded cluster of this machine.
     """
 
     context: str = ""
     namespace: str = ""
     session: str = ""
+    kernel: str = ""
     local: bool = False
 
 
@@ -83,8 +86,9 @@ def parse(parameters: Mapping[str, Any]) -> Scope:
     if len(scope.context) > _LONGEST_CONTEXT:
         raise ConfigError(f"context is longer than {_LONGEST_CONTEXT} characters.", hint=RELOAD)
     # The id becomes part of a file name.
-    if scope.session and not _SESSION.fullmatch(scope.session):
-        raise ConfigError(f"{scope.session!r} is not the id of a session.", hint=RELOAD)
+    for what, value in (("session", scope.session), ("kernel", scope.kernel)):
+        if value and not _ID.fullmatch(value):
+            raise ConfigError(f"{value!r} is not the id of a {what}.", hint=RELOAD)
     SETTINGS["namespace"].check(scope.namespace, "namespace")
     return scope
 
@@ -112,13 +116,13 @@ def of_record(record: SessionRecord) -> Scope:
     return Scope(context="" if record.context == _IN_CLUSTER else record.context, namespace=record.namespace)
 
 
-def of_kernel(place: KernelPlace) -> Scope | None:
-    """Return the scope of a kernel's cluster; None if it has no context in this server's kubeconfig."""
+def of_kernel(place: KernelPlace) -> Scope:
+    """Return the scope of a kernel's cluster."""
     where = place.where
     if where.get("local"):
         return Scope(namespace=str(where.get("namespace", "")), local=True)
     if where.get("cluster") or where.get("kubeconfig"):
-        return None
+        return Scope(namespace=str(where.get("namespace", "")), kernel=place.kernel_id)
     return Scope(context=str(where.get("context") or place.cluster), namespace=str(where.get("namespace", "")))
 
 
@@ -129,7 +133,7 @@ async def resolve(scope: Scope) -> ResolvedScope:
       ConfigError: There is no kubeconfig, or it cannot be used, or a setting is invalid.
       ClusterError: Google Cloud has no such cluster.
       LocalClusterError: The embedded cluster is not running.
-      SessionError: There is no such session.
+      SessionError: There is no such session, or no such kernel.
     """
     namespace = scope.namespace
     if scope.session:
@@ -137,6 +141,12 @@ async def resolve(scope: Scope) -> ResolvedScope:
         if record is None:
             raise no_session(scope.session)
         resolved = ResolvedScope(replace(await clusters.resolve(record), namespace=record.namespace), scope)
+    elif scope.kernel:
+        present = await asyncio.to_thread(places.read)
+        place = next((each for each in present if each.kernel_id == scope.kernel), None)
+        if place is None:
+            raise SessionError("There is no such kernel beside the chips.", hint="It may have ended in the meantime.")
+        resolved = ResolvedScope(await clusters.resolve(ConnectConfig(**place.where)), scope)
     else:
         resolved = await asyncio.to_thread(_find, scope)
         # That of `connect`, which need not be the context's nor, in a hub's pod, the pod's.

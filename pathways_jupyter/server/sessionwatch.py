@@ -156,7 +156,7 @@ class SessionWatch(PolledFeed):
         while True:
             was = followed.silent, followed.round_trip
             present = await client.present([record])
-            followed.silent = any(each.supervisor == registry.SILENT for each in present)
+            followed.silent = any(each.supervisor == each.silence for each in present)
             # With two digits, as every other value is news for all pages.
             followed.round_trip = float(f"{max((each.round_trip for each in present), default=0.0):.2g}")
             if (followed.silent, followed.round_trip) != was:
@@ -199,16 +199,12 @@ def _elastic(session: str, run: dict[str, Any]) -> dict[str, Any]:
 def _kernel(place: KernelPlace) -> dict[str, Any]:
     """Return the JSON values of a kernel beside the chips for a page."""
     shown = ("kernel_id", "cluster", "ready", "message", "note", "failed")
-    where = scope.of_kernel(place)
-    return {
-        **{name: getattr(place, name) for name in shown},
-        "scope": dataclasses.asdict(where) if where is not None else None,
-    }
+    return {**{name: getattr(place, name) for name in shown}, "scope": dataclasses.asdict(scope.of_kernel(place))}
 
 
 def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, Any]:
     """Return the JSON values of a session for a page."""
-    fault = registry.SILENT if followed.silent else ""
+    fault = record.silence if followed.silent else ""
     judged = dataclasses.replace(
         record, supervisor=fault if alive else registry.ABANDONED, round_trip=followed.round_trip
     )

@@ -75,7 +75,7 @@ async def _present(record: SessionRecord) -> SessionRecord | None:
             return None
         # A stopped process has its socket still: the system accepts connections for it.
         alive = await asyncio.to_thread(registry.is_alive, record)
-        return dataclasses.replace(record, supervisor=registry.SILENT if alive else registry.ABANDONED)
+        return dataclasses.replace(record, supervisor=record.silence if alive else registry.ABANDONED)
 
 
 async def follow(record: SessionRecord) -> AsyncGenerator[Event, None]:

@@ -32,8 +32,8 @@ TEMPORARY_PREFIX = "pathways-"
 INSECURE, ALTS = "insecure", "alts"
 """Credentials of the channel between JAX and the proxy: none, or those of Google Cloud's machines."""
 
-SILENT, ABANDONED = "not answering", "abandoned"
-"""Faults of a supervisor: it does not answer, or has ended without cleaning up."""
+SILENT, CUT_OFF, ABANDONED = "not answering", "out of reach", "abandoned"
+"""Faults of a supervisor: it does not answer, the line to its pod is cut, or it has ended without cleaning up."""
 
 
 OF_MACHINE = ("pid", "kernel_pid", "socket", "tunnel", "log", "host", "place", "config", "kubeconfigs", "context")
@@ -163,6 +163,11 @@ class SessionRecord:
         """Time at which it came to be as it is; being connected outlasts slices that go down and interruptions."""
         is_connected = self.state is SessionState.CONNECTED
         return self.connected_since if is_connected and self.connected_since else self.state_since
+
+    @property
+    def silence(self) -> str:
+        """The fault of its supervisor if that does not answer."""
+        return CUT_OFF if self.place else SILENT
 
     @property
     def is_here(self) -> bool:

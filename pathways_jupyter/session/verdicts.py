@@ -61,6 +61,7 @@ class Situation(StrEnum):
     UNRESUMED = "unresumed"
     """There is a new proxy, the saved arrays are not on it, and nothing reads them at the moment."""
     SILENT = registry.SILENT
+    CUT_OFF = registry.CUT_OFF
     ABANDONED = registry.ABANDONED
 
 
@@ -249,6 +250,12 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
             ),
         ),
         disconnect=_DOES,
+    ),
+    Situation.CUT_OFF: _row(
+        _waits(
+            "Session {session} is beside the chips, and the connection to its pod is cut.",
+            "It goes on there. Try again when the line is back.",
+        ),
     ),
     Situation.ABANDONED: _row(
         _refuses(

@@ -604,6 +604,10 @@ def test_a_cut_costs_no_line(added, link, open_notebook):
     assert [int(each.split()[0]) for each in text.splitlines() if each][-1] == 69
     assert notebook.run("print('next')").text == "next\n"
     assert place(added, notebook)["message"] == ""
+    asleep = notebook.begin("print('asleep', flush=True); time.sleep(600)")
+    notebook.finish(asleep, until="asleep")
+    notebook.manager.interrupt_kernel()
+    assert notebook.finish(asleep).error == "KeyboardInterrupt"
 
 
 @pytest.mark.thorough

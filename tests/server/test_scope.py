@@ -7,7 +7,8 @@ import os
 import pytest
 from kubeconfigs import write
 
-from pathways_jupyter.base.errors import ConfigError, LocalClusterError
+from pathways_jupyter.base.errors import ConfigError, LocalClusterError, SessionError
+from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
 from pathways_jupyter.kube import auth
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Scope
@@ -123,10 +124,24 @@ def test_a_flag_in_a_query_means_what_it_says(value, local):
     assert scopes.parse({"local": value}) == Scope(local=local)
 
 
+async def test_a_kernel_names_the_cluster_of_its_kubeconfig_as_long_as_it_is_there(home):
+    where = {"kubeconfig": str(kubeconfig(home / "far" / "config", "far")), "namespace": "team"}
+    file = PlaceFile(KernelPlace("k1", "lab", where=where))
+    scope = scopes.of_kernel(file.place)
+    assert scopes.parse(dataclasses.asdict(scope)) == scope == Scope(kernel="k1", namespace="team")
+    found = (await scopes.resolve(scope)).cluster
+    assert (found.server, found.namespace) == (ADDRESS, "team")
+    file.close()
+    with pytest.raises(SessionError, match="no such kernel"):
+        await scopes.resolve(scope)
+    with pytest.raises(ConfigError, match="is not the id of a kernel"):
+        scopes.parse({"kernel": "../x"})
+
+
 def test_what_a_page_gets_is_what_it_may_send():
     scope = scopes.of_record(record(config={"kubeconfig": "/x"}))
     assert scopes.parse(dataclasses.asdict(scope)) == scope
-    assert {field.name for field in dataclasses.fields(Scope)} == {"context", "namespace", "session", "local"}
+    assert {field.name for field in dataclasses.fields(Scope)} == {"context", "namespace", "session", "kernel", "local"}
 
 
 async def test_the_dialog_offers_the_cluster_around_the_servers_pod_unless_a_kubeconfig_names_others(home, monkeypatch):

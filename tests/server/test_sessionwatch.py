@@ -253,12 +253,12 @@ async def test_a_kernel_beside_the_chips_is_published_with_what_it_waits_for_unt
     await page.until(lambda page: page.kernels)
     (kernel,) = page.kernels
     assert (kernel["kernel_id"], kernel["cluster"], kernel["ready"]) == ("one", "big", False)
-    assert kernel["scope"] == {"context": "big", "namespace": "team", "session": "", "local": False}
+    assert kernel["scope"] == {"context": "big", "namespace": "team", "session": "", "kernel": "", "local": False}
     file.update(message="Waits for a node: Insufficient cpu.")
     await page.until(lambda page: [each["message"] for each in page.kernels] == ["Waits for a node: Insufficient cpu."])
     other = PlaceFile(KernelPlace("two", "lab", where={"kubeconfig": "/somewhere"}))
     await page.until(lambda page: len(page.kernels) == 2)
-    assert page.kernels[1]["scope"] is None
+    assert page.kernels[1]["scope"] == {"context": "", "namespace": "", "session": "", "kernel": "two", "local": False}
     file.close()
     await page.until(lambda page: [each["kernel_id"] for each in page.kernels] == ["two"])
     other.close()

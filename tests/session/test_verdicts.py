@@ -28,7 +28,7 @@ def in_row(runtime):
         if row is Situation.NONE:
             return None
         about = ABOUT.get(row, {})
-        if row in {Situation.SILENT, Situation.ABANDONED}:
+        if row in {Situation.SILENT, Situation.CUT_OFF, Situation.ABANDONED}:
             return new_record(state=SessionState.CONNECTED, supervisor=str(row))
         state = SessionState.RESUMING if row is Situation.UNRESUMED else row
         return new_record(state=state, state_since=1.0, **about)

@@ -232,9 +232,9 @@ const ASKING: IOffers = { offers: [], problem: null, asking: true };
 
 /** Load the services of the chosen place; again whenever the place changes. */
 function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts | null): IOffers {
-  const { local, context, namespace } = choice;
-  const askable = !!places && (local ? places.local : !!context || places.in_cluster);
-  const place = JSON.stringify([local, context, namespace]);
+  const { local, context, namespace, kernel = '' } = choice;
+  const askable = !!places && (local ? places.local : !!context || !!kernel || places.in_cluster);
+  const place = JSON.stringify([local, context, namespace, kernel]);
   // Keep the place with the answer: between a change of place and the next effect, the answer is another cluster's.
   const [found, setFound] = React.useState({ place: '', answer: NO_OFFERS });
   React.useEffect(() => {
@@ -243,7 +243,7 @@ function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts |
     }
     let wanted = true;
     const take = (answer: IOffers) => wanted && setFound({ place, answer });
-    const scope: IScope = { local, context, namespace, session: '' };
+    const scope: IScope = { local, context, namespace, session: '', kernel };
     const timer = setTimeout(() => {
       void api.services(scope).then(
         ({ services }) => take({ ...NO_OFFERS, offers: services }),
@@ -254,6 +254,6 @@ function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts |
       wanted = false;
       clearTimeout(timer);
     };
-  }, [api, trans, askable, place, local, context, namespace]);
+  }, [api, trans, askable, place, local, context, namespace, kernel]);
   return !askable ? NO_OFFERS : found.place === place ? found.answer : ASKING;
 }

@@ -90,7 +90,7 @@ function OfNotebook({ model, actions, trans }: ISectionBodyProps): React.JSX.Ele
     );
   }
   // From old rows, the line could name slices that are taken by now, or the previous cluster.
-  const cluster = model.live && model.viewsKernelsCluster ? model.cluster : null;
+  const cluster = model.live ? model.cluster : null;
   const choice = cluster?.named ? suggestion(cluster.named, cluster.rows('services'), model.place?.cluster) : null;
   const wait = noneFree(cluster?.rows('services') ?? []);
   const held = wait && !!cluster?.rows('proxies').length;

@@ -17,6 +17,8 @@ export interface IChoice {
   readonly wait: boolean;
   /** Name of the cluster in which the notebook's kernel runs, which needs no name there; empty for one on this machine. */
   readonly beside?: string;
+  /** See `IScope`. */
+  readonly kernel?: string;
   /** The fields under "More", in their order; and their values, by option. */
   readonly fields?: readonly IField[];
   readonly more?: Readonly<Record<string, string>>;
@@ -51,7 +53,7 @@ function placeOptions({
   context,
   namespace,
   beside
-}: Omit<IScope, 'session'> & Pick<IChoice, 'beside'>): readonly string[] {
+}: Omit<IScope, 'session' | 'kernel'> & Pick<IChoice, 'beside'>): readonly string[] {
   return [...(beside ? [] : local ? ['--local'] : option('context', context)), ...option('namespace', namespace)];
 }
 

@@ -74,11 +74,6 @@ export class Model {
     return this._kernels.find(each => each.kernel_id === this.front?.kernelId) ?? null;
   }
 
-  /** Whether the cluster in view is that of the kernel in front: one beside the chips may be in a cluster without a context here. */
-  get viewsKernelsCluster(): boolean {
-    return !this.place || !!this.place.scope;
-  }
-
   private _ofFront(sessions: readonly ISession[]): ISession | null {
     const front = this.front;
     if (!front) {

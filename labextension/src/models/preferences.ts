@@ -40,10 +40,10 @@ export function preferences(values: { readonly [name: string]: unknown }): IPref
 /** Choose the cluster to show: that of the session or the kernel in front, else the one in the settings, else the youngest session's. */
 export function scopeOf(
   wanted: IPreferences,
-  front: { readonly scope: IScope | null } | null,
+  front: { readonly scope: IScope } | null,
   sessions: readonly ISession[]
 ): IScope {
-  if (front?.scope) {
+  if (front) {
     return front.scope;
   }
   if (wanted.context || wanted.local) {
@@ -51,9 +51,10 @@ export function scopeOf(
       context: wanted.local ? '' : wanted.context,
       namespace: wanted.namespace,
       session: '',
+      kernel: '',
       local: wanted.local
     };
   }
   const youngest = sessions.at(-1);
-  return youngest?.scope ?? { context: '', namespace: wanted.namespace, session: '', local: false };
+  return youngest?.scope ?? { context: '', namespace: wanted.namespace, session: '', kernel: '', local: false };
 }

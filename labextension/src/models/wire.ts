@@ -184,8 +184,8 @@ export interface IKernelPlace {
   readonly note: string;
   /** Whether it has ended without being asked to. */
   readonly failed: boolean;
-  /** The cluster, as this server names it; null if it has no context. */
-  readonly scope: IScope | null;
+  /** The cluster, as this server names it. */
+  readonly scope: IScope;
 }
 
 /** The state of the server's watch on the cluster. */

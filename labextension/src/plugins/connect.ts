@@ -15,8 +15,6 @@ import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways, WITHOUT_ARGS } from '../tokens';
 
 const INSERT = 'insert';
-/** A choice that no cluster is asked about. */
-const NOWHERE = { context: '', namespace: '', local: false };
 /** How long it is shown why a notebook cannot be connected. */
 const REFUSAL_MILLISECONDS = 8000;
 
@@ -54,13 +52,6 @@ export const connect: JupyterFrontEndPlugin<void> = {
       const refused = refusal(trans, panel, model.session);
       if (refused || !panel) {
         Notification.warning(`${refused?.message} ${refused?.hint}`, { autoClose: REFUSAL_MILLISECONDS });
-        return;
-      }
-      if (!model.viewsKernelsCluster) {
-        Notification.warning(
-          trans.__('The kernel of %1 is in another cluster than job %2.', baseName(panel.context.path), job),
-          { autoClose: REFUSAL_MILLISECONDS }
-        );
         return;
       }
       const cell = model.cluster?.named && jobConnectCell(model.cluster.named, job, model.place?.cluster);
@@ -104,9 +95,10 @@ class Body extends ReactWidget {
     super();
     this.addClass('jp-Pathways');
     const { model, scope } = _pathways;
-    const { context, namespace, local } = model.viewsKernelsCluster ? scope : NOWHERE;
+    const { context, namespace, kernel, local } = scope;
     const beside = model.place?.cluster ?? '';
-    this.choice = { local, context, namespace, service: '', instanceType: '', count: 1, profile: '', wait, beside };
+    const slices = { service: '', instanceType: '', count: 1 };
+    this.choice = { local, context, namespace, kernel, ...slices, profile: '', wait, beside };
   }
 
   choice: IChoice;

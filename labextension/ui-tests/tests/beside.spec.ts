@@ -1,4 +1,5 @@
 /** A notebook of this machine whose kernel runs in the lab's pod: from `kernel add` to its end. */
+import { IJupyterLabPageFixture } from '@jupyterlab/galata';
 import {
   connect,
   disconnect,
@@ -94,4 +95,70 @@ test('a notebook moves beside the chips and back, in the same panel', async ({ p
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
   await picture(page, 'beside-back');
   await page.evaluate(() => window.jupyterapp.serviceManager.sessions.shutdownAll());
+});
+
+/** Run code in the kernel of a notebook that is not in front. */
+async function runBehind(page: IJupyterLabPageFixture, name: string, code: string): Promise<void> {
+  const folder = await page.filebrowser.getCurrentDirectory();
+  await page.evaluate(
+    async ([path, source]) => {
+      const { sessions } = window.jupyterapp.serviceManager;
+      const model = (await sessions.findByPath(path))!;
+      const { kernel } = sessions.connectTo({ model });
+      await kernel!.requestExecute({ code: source }).done;
+    },
+    [`${folder}/${name}`, code] as const
+  );
+}
+
+test('on a line of 100 ms that is cut no output is lost, and the sidebar says what there is', async ({ page }) => {
+  const outputs = page.locator('.jp-NotebookPanel:visible .jp-OutputArea-output');
+  await newNotebook(page, 'Line.ipynb');
+  await start(
+    page,
+    [
+      'import json, pathlib, subprocess, sys, pathways_jupyter',
+      'sys.path.insert(0, str(pathlib.Path(pathways_jupyter.__file__).parents[1]))',
+      'from benchmarks.link import Link',
+      'from pathways_jupyter.local.node import programs',
+      'def cli(*words):',
+      '    return subprocess.run(["pathways-jupyter", *words], capture_output=True, text=True, check=True).stdout',
+      'link = Link(pathlib.Path(cli("local", "kubeconfig").strip()), delay=0.05)',
+      'far, image = link.write(pathlib.Path("far").absolute()), programs.reference(programs.LAB_IMAGE)',
+      'added = cli("kernel", "add", "--kubeconfig", str(far), "--image", image, "--name", "far", "--json")',
+      'print("named", json.loads(added)["name"])'
+    ].join('\n')
+  );
+  await expect(outputs.last()).toContainText('named ');
+  const name = (await outputs.last().innerText()).replace('named ', '').trim();
+  await page.evaluate(() => window.jupyterapp.serviceManager.kernelspecs.refreshSpecs());
+
+  const panel = await openPanel(page);
+  await newNotebook(page, 'Far.ipynb', name);
+  await connect(page, panel, 1);
+  await expect(section(panel, 'session')).toContainText('Its kernel runs beside the chips, in');
+
+  await start(page, 'import time\nfor number in range(400):\n    print(number, flush=True); time.sleep(0.05)');
+  await expect(outputs.last()).toContainText('10');
+  await runBehind(page, 'Line.ipynb', 'link.cut()');
+  await expect(section(panel, 'session')).toContainText('The connection is cut; the kernel goes on.');
+  // How the session is there is not known now, and no advice is about a process of this machine.
+  await expect(panel.locator('.pw-session')).toContainText('Out of reach');
+  await expect(panel.locator('.pw-session')).not.toContainText('kill');
+  await picture(page, 'beside-cut');
+  await runBehind(page, 'Line.ipynb', 'link.open()');
+  await expect(indicator(page)).toHaveAttribute('data-status', 'idle', { timeout: 60_000 });
+  const shown = (await outputs.last().innerText()).trim().split(/\s+/);
+  expect(shown).toEqual(Array.from({ length: 400 }, (_, number) => String(number)));
+  await expect(section(panel, 'session')).not.toContainText('The connection is cut');
+
+  await start(page, 'print("asleep", flush=True)\ntime.sleep(600)');
+  await expect(outputs.last()).toContainText('asleep');
+  // The fixtures would read the answer to the page's own request, which is empty, as JSON.
+  const kernel = await page.evaluate(
+    () => (window.jupyterapp.shell.currentWidget as any).sessionContext.session.kernel.id as string
+  );
+  expect((await page.request.post(`/api/kernels/${kernel}/interrupt`)).status()).toBe(204);
+  await expect(outputs.last()).toContainText('KeyboardInterrupt');
+  await disconnect(page, panel);
 });

@@ -51,7 +51,7 @@ test('pods and jobs of the same name in two clusters have a tab each', async ({ 
       command,
       args
     ] as const);
-  const scope = (namespace: string) => JSON.stringify({ context: '', namespace, session: '', local: true });
+  const scope = (namespace: string) => JSON.stringify({ context: '', namespace, session: '', kernel: '', local: true });
   const logs = page.getByRole('tab', { name: 'Log: same' });
   for (const [args, count] of [
     [{ pod: 'same', scope: scope('one') }, 1],
