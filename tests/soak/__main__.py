@@ -93,7 +93,8 @@ def main() -> int:
             sound = training.run(machine, rounds=asked.rounds, chance=random.Random(asked.seed), only=asked.only)
         else:
             sound = fuzz.run(machine, seconds=asked.seconds, chance=random.Random(asked.seed), only=asked.only)
-    left = machine.wait_until_ended(seconds=10)
+    # The process behind kernels beside the chips waits ten seconds for another one.
+    left = machine.wait_until_ended(seconds=20)
     if left:
         print("Left after the cluster's end:", *left, sep="\n  ")
     return 0 if sound and not left else 1
