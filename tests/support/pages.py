@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import dataclasses
+
+from pathways_jupyter.server.scope import Scope
 
 DEADLINE = 90
 
@@ -22,7 +25,7 @@ class Page:
         self._changed = asyncio.Event()
 
     async def look(self, **scope):
-        whole = {"context": "", "namespace": "", "session": "", "local": False, **scope}
+        whole = dataclasses.asdict(Scope(**scope))
         self.scope = whole
         await self.socket.send_json({"type": "look", "scope": whole})
 
