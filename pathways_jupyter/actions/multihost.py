@@ -20,7 +20,7 @@ from pathways_jupyter.multihost.run import LEASE_SECONDS, LOG_FOLDER, Runner, Ru
 from pathways_jupyter.multihost.run_events import Changed, Note, Output, RunEnded
 from pathways_jupyter.multihost.targets import Selection
 from pathways_jupyter.render import multihost as render
-from pathways_jupyter.render.view import View
+from pathways_jupyter.render.view import View, said
 
 _HOST_OPTIONS = (
     *("hosts", "tpu_prefix", "job", "service"),
@@ -92,7 +92,12 @@ def start(shell: Shell, values: Values, command: str) -> View | None:
 def _leave(shell: Shell, live: LiveDisplay, runner: Runner | None) -> None:
     """Show what has become of a run that was interrupted, which has ended it."""
     if runner is None or not runner.started:
-        shell.say("Interrupted; nothing was started.")
+        nothing = "Interrupted; nothing was started."
+        if live.in_place:
+            # In the place of hosts that connect.
+            live.finish(said(nothing))
+        else:
+            shell.say(nothing)
         return
     live.finish(render.hosts(runner.run, runner.hosts, logs=True))
     if not all(each.phase.over for each in runner.hosts):

@@ -104,7 +104,9 @@ def test_interrupting_a_cell_before_anything_runs_says_so(machine, notebook):
         notebook.manager.interrupt_kernel()
         assert notebook.finish(request).error == "KeyboardInterrupt"
         connection.close()
+    # In the place of what said that it connects.
     assert "nothing was started" in [each for each in notebook.seen if each][-1]
+    assert "connecting" not in str(list(notebook.displays.values()))
 
 
 def test_tab_completes_options():
