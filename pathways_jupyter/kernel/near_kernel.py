@@ -264,13 +264,18 @@ class NearKernel:
     async def _until_left(self) -> None:
         """Return when the kernelspec's process is gone; pass its Interrupts on meanwhile."""
         loop, changed, lifeline = asyncio.get_running_loop(), asyncio.Event(), self.request.lifeline
+        # The loop may report it once more than there is something to read, and no kernel may wait for that.
+        os.set_blocking(lifeline, False)
         loop.add_reader(lifeline, changed.set)
         try:
             while True:
                 await changed.wait()
                 changed.clear()
-                if not os.read(lifeline, 16):
-                    return
+                try:
+                    if not os.read(lifeline, 16):
+                        return
+                except BlockingIOError:
+                    continue
                 if self._stream is not None:
                     number = int(signal.SIGINT)
                     self._stream.channels.post({"kernel": self.request.run, "signal": number})

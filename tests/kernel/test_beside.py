@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -141,6 +142,13 @@ def test_cells_interrupts_prompts_and_restarts_are_those_of_any_kernel(added, be
     beside.finish(begun, until="begun")
     beside.manager.interrupt_kernel()
     assert beside.finish(begun).error == "KeyboardInterrupt"
+
+    # As a terminal's Ctrl-C comes: a signal for the process here.
+    for _ in range(5):
+        begun = beside.begin("print('begun', flush=True); time.sleep(600)")
+        beside.finish(begun, until="begun")
+        os.kill(beside.manager.provisioner.pid, signal.SIGINT)
+        assert beside.finish(begun).error == "KeyboardInterrupt"
 
     asked = beside.client.execute("print('hello', input('who? '))", allow_stdin=True)
     assert beside.client.get_stdin_msg(timeout=60)["content"]["prompt"] == "who? "
