@@ -85,11 +85,12 @@ class NearKernel:
             returning = asyncio.create_task(self._until_quiet())
             await asyncio.wait({left, living, returning}, return_when=asyncio.FIRST_COMPLETED)
             code, words = living.result() if living.done() else (0, "")
-            # The ports first: the next process of this kernel wants them at once.
-            for each in self._forwards:
-                await each.close()
+            # First: to close the ports waits for what is on its way through them.
             if not self._exit.done() and self._stream is not None:
                 self._stream.channels.post({"kernel": self.request.run, "end": True})
+            # The next process of this kernel wants them at once.
+            for each in self._forwards:
+                await each.close()
             if code and words:
                 self._place.update(ready=False, message=words, failed=True)
                 self._say(words)
