@@ -116,6 +116,10 @@ def _pages(row: str, *columns: str) -> tuple[Value, ...]:
     return tuple(Value("Scale: pages of one Jupyter server", row, column) for column in columns)
 
 
+def _place(row: str, column: str) -> Value:
+    return Value("The kernel's place: 100 ms there and back, 20 Mbit/s up and 100 down", row, column)
+
+
 _RELAY = "ours, with a relay"
 _KUBECTL = "kubectl port-forward"
 _DAEMON, _LOST = (
@@ -321,6 +325,16 @@ FRAGMENTS = (
         "{:.1f} | {:.1f} | {:.1f}",
     ),
     Fragment("distance.md", "| disconnect | {:.2f} | | {:.2f} |", _far("disconnect", "ours, relay", "in the cluster")),
+    Fragment(
+        "distance.md",
+        "took {:.1f} s beside the chips and {:.1f} s through the tunnel; there a cell was answered after {:.2f} s, "
+        "Tab after {:.2f} s, an Interrupt after {:.2f} s, and a restart took {:.1f} s.",
+        (
+            _place("a model made eagerly, each loss printed", "beside the chips"),
+            _place("a model made eagerly, each loss printed", "here, through the tunnel"),
+            *(_place(row, "beside the chips") for row in ("a cell", "Tab", "Interrupt", "restart")),
+        ),
+    ),
     Fragment(
         "decisions/http2.md",
         "(grpcio's time over ours): {:.1f} for a\ntiny operation, {:.1f} for 1,000 dispatches, {:.1f} up, {:.1f} down.",
