@@ -259,7 +259,7 @@ def _table(kubeconfig: str, context: str, milliseconds: int) -> Table:
         notes=[
             "One run of each, in turn; of what is quick the median of five. The lab runs already.",
             "A start and a restart end when the kernel has answered.",
-            "The lab's kernel is that of `jupyter lab --gateway-url` too: both are Jupyter's WebSocket over one forward.",
+            "So is the lab's kernel with `jupyter lab --gateway-url`: both are Jupyter's WebSocket over one forward.",
         ],
     )
 

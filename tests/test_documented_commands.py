@@ -27,7 +27,7 @@ PROGRAM = "pathways-jupyter"
 OF_OTHERS = re.compile(
     r"\b(pip|kubectl|gcloud|gcluster|xpk|nbconvert|xprof)\b|^jupyter --config-dir$|^--enable-network-policy$"
     r"|^--(reservation|spot|flex-start|workload-pool|workload-metadata)\b"
-    r"|^--xla_|^--machine-type=|^(ssh )?--worker=all$|^--sidecar_name="
+    r"|^--xla_|^jupyter lab --gateway-url$|^--machine-type=|^(ssh )?--worker=all$|^--sidecar_name="
     r"|^--(compute-type|topology|num-slices|tpu-type|workload|pathways-gcs-location|pathways-headless)$"
 )
 """Options of other programs."""
