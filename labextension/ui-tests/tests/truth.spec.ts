@@ -137,7 +137,7 @@ test('every action that fails says so where the user looks, and spins no more', 
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
   await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
   await expect(slice(panel, 0)).toHaveAttribute('data-owner', 'this');
-  const id = (await panel.locator('.pw-session code').textContent())!;
+  const id = (await panel.locator('.pw-session').getByRole('definition').last().textContent())!;
   const run = (command: string, args: object = {}) =>
     page.evaluate(
       ([name, given]) => void window.jupyterapp.commands.execute(`pathways-jupyter:${name}`, given as any),
