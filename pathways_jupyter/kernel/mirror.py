@@ -41,9 +41,14 @@ class MirroredSessions:
     Args:
       where: The cluster, as this machine names it.
       changed: Called when there are fewer sessions.
+
+    Attributes:
+      is_cut: Whether the line to the pod is cut. What a client asks then is refused: it would be done when no one
+        expects it any more.
     """
 
     def __init__(self, where: ConnectConfig, changed: Callable[[], None]) -> None:
+        self.is_cut = False
         self._stream: LabStream | None = None
         self._context = ""
         self._where, self._changed = where, changed
@@ -60,7 +65,7 @@ class MirroredSessions:
 
     def follow(self, stream: LabStream, cluster: str) -> None:
         """Take the sessions that `stream` reports; `cluster` is the name of its cluster."""
-        self._stream = stream
+        self._stream, self.is_cut = stream, False
         self._context = "" if self._where.cluster else cluster
 
     def take(self, message: Mapping[str, Any], processes: Mapping[str, int]) -> None:
@@ -139,7 +144,7 @@ class MirroredSessions:
 
     async def _listen(self, session: str, path: Path) -> Forward:
         async def open_channel() -> StreamChannel:
-            if self._stream is None:
+            if self._stream is None or self.is_cut:
                 raise ConnectionLost("The connection to the kernel's pod is lost.")
             return self._stream.channels.open({"session": session})
 

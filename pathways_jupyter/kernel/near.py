@@ -135,8 +135,8 @@ class NearEnd:
                 namespace,
                 name,
                 reload=clusters.reloader(lambda: where, client),
-                interrupted=lambda reason: self._report(f"The connection is cut; the kernel goes on. {reason}"),
-                restored=lambda seconds: self._report(""),
+                interrupted=self._interrupted,
+                restored=self._restored,
                 take=self._take,
                 accept=self._accept,
             )
@@ -162,6 +162,14 @@ class NearEnd:
             channel.close()
         else:
             kernel.accept(channel)
+
+    def _interrupted(self, reason: str) -> None:
+        self._mirror.is_cut = True
+        self._report(f"The connection is cut; the kernel goes on. {reason}")
+
+    def _restored(self, _seconds: float) -> None:
+        self._mirror.is_cut = False
+        self._report("")
 
     def _report(self, words: str) -> None:
         for kernel in self._kernels.values():

@@ -19,6 +19,7 @@ from pathways_jupyter.base.events import Event
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Method, Request, Response
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 ANSWER_SECONDS = 5.0
 """Seconds to wait for an answer that needs no work in the cluster."""
@@ -109,6 +110,8 @@ def _gone(record: SessionRecord) -> SessionError:
         return SessionError(
             f"Session {record.id} runs on another machine, {record.host}.", hint="Log in there to see it or to end it."
         )
+    if record.place and registry.read(record.id) is not None:
+        return verdict(dataclasses.replace(record, supervisor=registry.CUT_OFF), SessionCommand.USE).error()
     return SessionError(
         f"The supervisor of session {record.id} has ended.",
         hint="pathways-jupyter clean removes what it may have left behind.",

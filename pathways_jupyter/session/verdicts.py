@@ -252,7 +252,7 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
         disconnect=_DOES,
     ),
     Situation.CUT_OFF: _row(
-        _waits(
+        _refuses(
             "Session {session} is beside the chips, and the connection to its pod is cut.",
             "It goes on there. Try again when the line is back.",
         ),

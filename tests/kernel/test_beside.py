@@ -619,6 +619,28 @@ def test_a_cut_costs_no_line(added, link, open_notebook):
 
 
 @pytest.mark.thorough
+def test_what_is_asked_of_a_session_during_a_cut_is_refused_and_not_done_later(added, link, open_notebook):
+    line, name = link
+    notebook = open_notebook(manager=manager(added, name))
+    assert "tpu 4" in notebook.run(CONNECT).text
+    (record,) = sessions(added)
+    line.cut()
+    wait_until(lambda: "is cut" in place(added, notebook)["message"])
+    assert [each["supervisor"] for each in sessions(added)] == ["out of reach"]
+    assert "out of reach" in added.cli("sessions").stdout
+    for command in (("sessions", "disconnect", record["id"]), ("clean", "--local")):
+        done = added.cli(*command)
+        assert "ended" not in done.stdout
+    refused = added.cli("sessions", "disconnect", record["id"])
+    assert refused.returncode == 1
+    assert f"Session {record['id']} is beside the chips, and the connection to its pod is cut." in refused.stderr
+    assert "Try again when the line is back." in refused.stderr
+    line.open()
+    wait_until(lambda: [(each["state"], each["supervisor"]) for each in sessions(added)] == [("connected", "")])
+    assert notebook.run("print(float(jax.numpy.ones(8).sum()))").text == "8.0\n"
+
+
+@pytest.mark.thorough
 def test_credentials_that_expire_during_a_cut_are_waited_for(added, link, cluster, open_notebook, tmp_path):
     line, name = link
     token = Token.of(cluster, tmp_path / "token")
