@@ -9,11 +9,9 @@ the bucket may change values; nothing that is read there is run, and no path of 
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import errno
 import importlib
 import os
-import re
 import sys
 import threading
 import time
@@ -30,6 +28,7 @@ from pathways_jupyter.base.google import open_bucket
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as array_files
+from pathways_jupyter.saved import cut_short
 from pathways_jupyter.saved.arrays import READ, WRITE, Report
 from pathways_jupyter.saved.index import (
     LARGEST_BYTES,
@@ -37,18 +36,16 @@ from pathways_jupyter.saved.index import (
     UNREADABLE,
     Index,
     damaged,
-    is_content,
     is_name,
 )
 from pathways_jupyter.saved.resize import Resize
-from pathways_jupyter.saved.stored_save import INDEX, NO_GENERATION, StoredSave, remove
+from pathways_jupyter.saved.stored_save import INDEX, NAME, StoredSave, remove
 from pathways_jupyter.saved.values import UnsavableError, VariableReader, VariableWriter
 
 _MOST_READS = 3
 """A save that is replaced while it is read is read again."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_LONGEST_SAVE_SECONDS, _ABANDONED_SECONDS = 12 * 3600.0, 24 * 3600.0
-"""A save that takes longer fails; what was written so long ago, and is named by no index, belongs to none that runs."""
+_LONGEST_SAVE_SECONDS = 12 * 3600.0
+"""A save that takes longer fails: a sweep may have taken its arrays for abandoned soon."""
 _NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
@@ -170,7 +167,7 @@ class Saves:
         return f"gs://{self._directory(name)}"
 
     def _directory(self, name: str) -> str:
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise ConfigError(
                 f"{name[:80]!r} cannot be the name of a save.",
                 hint="Use letters, digits, dots, dashes and underscores.",
@@ -257,7 +254,7 @@ class Saves:
                 names = [each.rstrip("/").rpartition("/")[2] for each in bucket.ls(self._base, detail=False)]
             except FileNotFoundError:
                 return {}
-            names = sorted(filter(_NAME.fullmatch, names))
+            names = sorted(filter(NAME.fullmatch, names))
             paths = [f"{self._base}/{each}/{INDEX}" for each in names]
             ends = [LARGEST_BYTES + 1] * len(paths)
             return dict(zip(names, bucket.cat_ranges(paths, [0] * len(paths), ends, on_error="return"), strict=True))
@@ -323,48 +320,14 @@ class Saves:
 
         def find_and_remove() -> dict[tuple[str, str], list[str]]:
             bucket = open_bucket()
-            before = (self._now(bucket) if at is None else at) - _ABANDONED_SECONDS
-            left = self._contents(bucket, self._base)
-            # Only now, so that a save that became whole meanwhile is named.
-            for name in {name for name, _ in left}:
-                generation, index = self._stored(bucket, name).present()
-                if index is not None:
-                    left.pop((name, index.content), None)
-                elif generation != NO_GENERATION:
-                    # Damaged, or of another version, which may name any of them.
-                    left = {content: files for content, files in left.items() if content[0] != name}
-            abandoned = {content: paths for content, files in left.items() if (paths := _if_before(before, files))}
+            found = cut_short.find(bucket, self._base, at)
             if not dry_run:
-                remove(bucket, [path for paths in abandoned.values() for path in paths])
-            return abandoned
+                remove(bucket, [path for paths in found.values() for path in paths])
+            return found
 
         with _explained("Saves that were cut short cannot be removed"):
             abandoned = tasks.abandonable(find_and_remove, name="pathways-saved")
         return tuple(f"gs://{self._base}/{name}/{content}" for name, content in abandoned)
-
-    def _now(self, bucket: Any) -> float:
-        """Return the bucket's time, in seconds since 1970."""
-        headers, _ = bucket.call("GET", "b/{}/o", self._base.partition("/")[0], maxResults=1)
-        return email.utils.parsedate_to_datetime(headers["Date"]).timestamp()
-
-    def _contents(self, bucket: Any, directory: str) -> dict[tuple[str, str], _Files]:
-        """Return the files of arrays below `directory`, by the name of the save and the directory in it."""
-        files: dict[tuple[str, str], _Files] = {}
-        for path, info in bucket.find(directory, detail=True).items():
-            name, _, rest = path.removeprefix(f"{self._base}/").partition("/")
-            content, _, file = rest.partition("/")
-            if _NAME.fullmatch(name) and is_content(content) and file:
-                files.setdefault((name, content), {})[path] = info["mtime"].timestamp()
-        return files
-
-
-_Files = dict[str, float]
-"""Paths of files, and the time of writing of each, in seconds since 1970."""
-
-
-def _if_before(moment: float, files: _Files) -> list[str]:
-    """Return the paths of `files` if all of them were written before `moment`; otherwise none."""
-    return list(files) if max(files.values()) < moment else []
 
 
 def _described_variables(

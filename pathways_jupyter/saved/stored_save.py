@@ -7,6 +7,7 @@ that was there when the save began, which the bucket itself decides.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,8 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved.index import LARGEST_BYTES, Index
 
 INDEX = "index.json"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+"""Of a save."""
 NO_GENERATION = "0"
 """For Google's storage, that of an object that is not there."""
 
