@@ -67,8 +67,16 @@ def near_end(machine, notebook):
 
 def place(machine, notebook):
     """The near end's report to pages; None once it has gone."""
-    path = machine.runtime / "pathways" / "kernels" / f"{kernel_id(notebook)}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    return place_of(machine, kernel_id(notebook))
+
+
+def place_of(machine, kernel):
+    """As pages read it: it may be written at that moment."""
+    path = machine.runtime / "pathways" / "kernels" / f"{kernel}.json"
+    while path.exists():
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(path.read_text())
+    return None
 
 
 def sessions(machine):
@@ -354,9 +362,8 @@ def test_what_the_notebook_imports_and_the_pod_lacks_is_said(added):
     # Its KUBECONFIG makes it another process than that of the other tests.
     environ = {"PYTHONPATH": str(packages), "JPY_SESSION_NAME": str(folder / "mine.ipynb"), "KUBECONFIG": "/nowhere"}
     starting.start_kernel(env={**added.environ, **environ}, cwd=str(folder))
-    path = added.runtime / "pathways" / "kernels" / f"{connection_id(starting)}.json"
-    wait_until(lambda: path.exists() and json.loads(path.read_text())["ready"])
-    note = json.loads(path.read_text())["note"]
+    wait_until(lambda: (place_of(added, connection_id(starting)) or {}).get("ready"))
+    note = place_of(added, connection_id(starting))["note"]
     starting.shutdown_kernel()
     assert note.startswith("Not in the pod: only_here. The pod has 1 file")
 
