@@ -9,7 +9,7 @@ from pathways_jupyter.saved.index import is_content
 from pathways_jupyter.saved.stored_save import NAME, NO_GENERATION, StoredSave
 
 ABANDONED_SECONDS = 24 * 3600.0
-"""What was written so long ago, and is named by no index, belongs to no save that runs."""
+"""Arrays written longer ago, and named by no index, belong to no save that runs."""
 
 _Files = dict[str, float]
 """Paths of files, and the time of writing of each, in seconds since 1970."""

@@ -326,9 +326,7 @@ def test_the_notebooks_folder_is_there_and_what_changes_is_sent_before_a_cell(ad
         assert "[('mine', 1)]" in run(
             "import os; from package import mine; print([('mine', mine.X)]); print(os.listdir())"
         )
-        note = json.loads((machine.runtime / "pathways" / "kernels" / f"{connection_id(starting)}.json").read_text())[
-            "note"
-        ]
+        note = place_of(machine, connection_id(starting))["note"]
         assert "The pod has 1 file of" in note
         assert "a secret: .env" in note
         assert "larger than 10.0 MB: large.bin" in note
@@ -670,11 +668,10 @@ def test_a_pod_that_cannot_start_says_why(added, machine):
     name = json.loads(done.stdout)["name"]
     starting = manager(machine, name)
     starting.start_kernel(env=machine.environ, cwd=str(machine.directory))
-    path = machine.runtime / "pathways" / "kernels" / f"{connection_id(starting)}.json"
     try:
         wait_until(lambda: not starting.is_alive())
         assert starting.provisioner.process.returncode == 1
-        place = json.loads(path.read_text())
+        place = place_of(machine, connection_id(starting))
         assert place["failed"]
         assert "its image cannot be pulled (nowhere/lab:7)" in place["message"]
     finally:
