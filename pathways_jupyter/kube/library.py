@@ -33,6 +33,8 @@ READ_ERRORS = (aiohttp.ClientError, OSError, ValueError)
 """Errors of reading an answer; :func:`failure` translates them."""
 
 _SMALL_BYTES = 16 * 1024
+_QUEUED_BYTES = 16 * 1024
+"""More bytes wait where a connection is slow. Fewer may only wait for TCP's next acknowledgement, some milliseconds."""
 _BYTES_ACKED = slice(120, 128)
 """Position of `tcpi_bytes_acked` in Linux's ``tcp_info``."""
 _SO_NWRITE = 0x1024
@@ -203,8 +205,9 @@ class Sent:
         """Return whether a part of what was waiting has been taken since: the connection is slow, and not dead.
 
         An answer does not show it: on a slow connection it comes behind all data that were sent before the question.
+        What was just sent shows nothing: a proxy on the way takes it also when nothing leads on from there.
         """
-        return before.waiting > 0 and self.acknowledged > before.acknowledged
+        return before.waiting >= _QUEUED_BYTES and self.acknowledged > before.acknowledged
 
 
 class Socket(aiohttp.ClientWebSocketResponse):

@@ -303,6 +303,10 @@ async def test_an_answer_to_another_upgrade_is_rejected():
 
 def test_bytes_that_wait_longer_are_no_progress():
     # Without Linux, the first number is the negative of the second.
-    assert not Sent(-60, 60).moves_since(Sent(-30, 30))
-    assert Sent(-10, 10).moves_since(Sent(-30, 30))
-    assert not Sent(0, 0).moves_since(Sent(500, 30))
+    assert not Sent(-60_000, 60_000).moves_since(Sent(-30_000, 30_000))
+    assert Sent(-10_000, 10_000).moves_since(Sent(-30_000, 30_000))
+    assert not Sent(0, 0).moves_since(Sent(50_000, 30_000))
+
+
+def test_a_little_that_was_just_sent_is_no_progress():
+    assert not Sent(100, 0).moves_since(Sent(70, 30))

@@ -268,6 +268,27 @@ async def test_after_a_silence_no_connection_of_before_it_is_used(pod, bench, mo
         assert pod.interrupted == []
 
 
+async def test_a_program_that_sends_a_little_all_the_time_does_not_hide_a_silence(pod, bench, monkeypatch):
+    """As a front end's heartbeat, which a proxy on the way acknowledges although nothing is forwarded."""
+    monkeypatch.setattr(websocket, "PING_SECONDS", websocket.PING_SECONDS / 4)
+    await pod.start()
+    with Link(Path(bench.kubeconfig())) as link:
+        pod.behind(link)
+        received = Received(stream := await pod.opened(pod.relay()))
+        link.forget()
+
+        async def send() -> int:
+            sent = 0
+            while stream._end.attempt == 1:
+                await stream.send(b"beat")
+                sent += 4
+                await asyncio.sleep(0.005)
+            return sent
+
+        await received.until(await send())
+        assert bytes(received.data[:8]) == b"beatbeat"
+
+
 async def test_a_stream_is_lost_when_there_is_no_carrier_for_too_long(pod):
     await pod.start()
     stream = await pod.opened(pod.relay(keep=0.5))
