@@ -24,21 +24,6 @@ _LISTEN_SECONDS = 60.0
 _TERMINATE_SECONDS = 2.5
 _LAST_WORDS_SECONDS = 1.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.1
-# A kernel that has imported what takes long, and begins with its connection file and its variables. Otherwise as
-# ipykernel_launcher.
-_SPARE = """
-import json, os, sys
-from ipykernel import ipkernel, kernelapp
-words = sys.stdin.readline()
-if not words:
-    sys.exit()
-about = json.loads(words)
-os.environ.update(about["environment"])
-os.chdir(about["directory"])
-os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-sys.argv = ["ipykernel_launcher.py", "-f", about["file"]]
-kernelapp.launch_new_instance(exec_lines=about["begin"])
-"""
 
 
 class HostedKernel:
@@ -183,7 +168,7 @@ class SpareKernels:
 
     async def _start(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _SPARE),
+            *(sys.executable, "-m", "pathways_jupyter.kernel.lab_kernel"),
             env={**os.environ, "JPY_PARENT_PID": str(os.getpid())},
             stdin=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

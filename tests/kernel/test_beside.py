@@ -89,7 +89,7 @@ def processes_there(machine):
     for each in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             words = " ".join(each.cmdline())
-            if "kernelapp.launch_new_instance" in words and str(machine.directory) in each.environ()["HOME"]:
+            if "pathways_jupyter.kernel.lab_kernel" in words and str(machine.directory) in each.environ()["HOME"]:
                 found.append(each.pid)
     return found
 
@@ -166,6 +166,15 @@ def test_cells_interrupts_prompts_and_restarts_are_those_of_any_kernel(added, be
     beside.manager.restart_kernel()
     beside.client.wait_for_ready(timeout=60)
     assert beside.run("print('x' in globals())").text == "False\n"
+
+
+def test_an_interrupt_that_comes_just_before_a_wait_ends_it(added, beside):
+    """As a signal after Python's last look at signals: it is noted, and does not keep the wait from beginning."""
+    beside.run("import _thread, time; get_ipython().kernel._send_interrupt_children = _thread.interrupt_main")
+    begun = beside.begin("print('begun', flush=True); time.sleep(600)")
+    beside.finish(begun, until="begun")
+    beside.manager.interrupt_kernel()
+    assert beside.finish(begun).error == "KeyboardInterrupt"
 
 
 def test_its_session_is_a_session_of_this_machine_too(added, beside):

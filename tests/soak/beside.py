@@ -191,7 +191,7 @@ def _there() -> list[psutil.Process]:
     for each in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             home = each.environ().get("HOME", "")
-            if "kernelapp.launch_new_instance" in " ".join(each.cmdline()) and home.startswith(_directory()):
+            if "pathways_jupyter.kernel.lab_kernel" in " ".join(each.cmdline()) and home.startswith(_directory()):
                 found.append(each)
     return found
 
