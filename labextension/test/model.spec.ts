@@ -59,18 +59,18 @@ describe('Model', () => {
     expect(made.session).toBeNull();
   });
 
-  it('knows who holds slices, also at an earlier time, and whether a notebook is in front', () => {
+  it('knows who holds slices, and whether a notebook is in front', () => {
     const made = model();
-    const then = { sessions: [session({ id: 'a', kernel_id: 'k' })], proxies: [] };
+    made.apply(sessions([session({ id: 'a', kernel_id: 'k' })]));
     const held = (id: string) => {
       const holder = { session: id, user: 'u', notebook: '', since: 0, mine: true, reclaimable: null };
       return slice({ holder });
     };
-    expect(made.holdings(then).hasFront).toBe(false);
-    made.setFront({ path: 'x.ipynb', kernelId: 'k' });
-    expect(made.holdings(then).hasFront).toBe(true);
-    expect(made.holdings(then).of(held('a')).owner).toBe('this');
+    expect(made.holdings().hasFront).toBe(false);
     expect(made.holdings().of(held('a')).owner).toBe('mine');
+    made.setFront({ path: 'x.ipynb', kernelId: 'k' });
+    expect(made.holdings().hasFront).toBe(true);
+    expect(made.holdings().of(held('a')).owner).toBe('this');
   });
 
   it('knows that a cell connects the notebook in front', () => {

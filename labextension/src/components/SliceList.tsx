@@ -14,8 +14,8 @@ export interface ISliceListProps {
   readonly holdings: Holdings;
   readonly trans: ITrans;
   readonly now: number;
-  /** Open the log of a worker; if missing, there are no log buttons. */
-  readonly openLog?: (pod: string, title: string) => void;
+  /** Open the log of a worker. */
+  readonly openLog: (pod: string, title: string) => void;
 }
 
 export function SliceList({ slices, holdings, trans, now, openLog }: ISliceListProps): React.JSX.Element {
@@ -58,7 +58,7 @@ const Row = React.memo(
         </div>
         <div className="pw-details">
           <span className="pw-muted">{details.filter(Boolean).join(' · ')}</span>
-          {openLog && <Logs slice={slice} trans={trans} openLog={openLog} />}
+          <Logs slice={slice} trans={trans} openLog={openLog} />
         </div>
       </li>
     );
@@ -68,7 +68,7 @@ const Row = React.memo(
 );
 
 /** One link, or a fold of links for a slice with several hosts. */
-function Logs(props: Pick<IRowProps, 'slice' | 'trans'> & Required<Pick<IRowProps, 'openLog'>>) {
+function Logs(props: Pick<IRowProps, 'slice' | 'trans' | 'openLog'>) {
   const { slice, trans } = props;
   const hosts = slice.hosts.map((host, index) => ({ pod: host.pod, index })).filter(host => host.pod);
   if (hosts.length <= 1) {

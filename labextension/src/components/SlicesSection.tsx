@@ -1,64 +1,35 @@
 /** The slices of the cluster in view, as a map or a list. */
 import * as React from 'react';
 
-import { History } from '../models/history';
-import { Holdings } from '../models/holdings';
 import { IShape, MANY_SLICES, shapeOf } from '../models/layout';
 import { filtered } from '../models/slicefilter';
 import { PanelView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { slicesSentence } from '../models/words';
 import { ISlice } from '../models/wire';
-import { IActions, ISectionBodyProps } from './actions';
+import { ISectionBodyProps } from './actions';
 import { LinkButton } from './Button';
 import { ClusterState, Rows } from './ClusterState';
 import { useModel, useNow, useWidth } from './hooks';
-import { Past, Replay } from './Replay';
 import { SliceDetails } from './SliceDetails';
 import { SliceLegend, SliceMap } from './SliceMap';
-import { SliceList } from './SliceList';
+import { ISliceListProps, SliceList } from './SliceList';
 import { SliceTools } from './SliceTools';
 
-export function SlicesSection(props: ISectionBodyProps & { view: PanelView; history: History }): React.JSX.Element {
-  const { model, actions, view, history, trans } = props;
+export function SlicesSection(props: ISectionBodyProps & { view: PanelView }): React.JSX.Element {
+  const { model, actions, view, trans } = props;
   useModel(model, 'cluster', 'sessions', 'front', 'link');
-  const now = useNow();
   const look = React.useSyncExternalStore(view.subscribe, view.value);
   const box = React.useRef<HTMLDivElement>(null);
   const width = useWidth(box, 230);
-  const [replayed, replay] = React.useState<number | null>(null);
-  // Null if it has been forgotten by now, or was of another cluster.
-  const past = replayed === null ? null : history.at(replayed);
-  const slices = past?.slices ?? model.cluster?.rows('slices') ?? [];
-  const holdings = model.holdings(past);
+  const slices = model.cluster?.rows('slices') ?? [];
+  const holdings = model.holdings();
   const many = slices.length >= MANY_SLICES;
   const shown = many ? filtered(look.filter, slices, holdings, trans) : slices;
   // The same groups while nothing has changed, so that their maps need not be laid out again.
   const services = React.useMemo(() => byService(shown), [shown]);
   // Above a long map: below it, no one would see it.
   const legend = !look.list && <SliceLegend slices={shown} holdings={holdings} trans={trans} />;
-  const pictures = (
-    <>
-      <p className="pw-muted">{slicesSentence(trans, slices, holdings)}</p>
-      {many && legend}
-      {!shown.length && <NoSliceFits filter={look.filter} reset={() => view.set({ filter: '' })} trans={trans} />}
-      {services.map(([service, of]) => (
-        <Service
-          key={service}
-          name={service}
-          slices={of}
-          holdings={holdings}
-          list={look.list}
-          width={width}
-          shape={shapeOf(slices.length, look.zoom)}
-          // Nothing can be done with the past.
-          actions={past ? null : actions}
-          trans={trans}
-        />
-      ))}
-      {!many && legend}
-    </>
-  );
   return (
     <div ref={box}>
       <SliceTools
@@ -71,30 +42,37 @@ export function SlicesSection(props: ISectionBodyProps & { view: PanelView; hist
         trans={trans}
       />
       <ClusterState model={model} actions={actions} trans={trans} />
-      {past && replayed !== null ? (
-        <Past at={replayed} moment={past} onNow={() => replay(null)} trans={trans}>
-          {pictures}
-        </Past>
-      ) : (
-        <Rows
-          model={model}
-          trans={trans}
-          empty={
-            slices.length
-              ? null
-              : trans.__(
-                  'There are no slices here. They come with a Shared Pathways Service; run “pathways-jupyter doctor” to look for one.'
-                )
-          }
-          // ClusterState shows the reason above.
-          unknown=""
-        >
-          {pictures}
-        </Rows>
-      )}
-      {history.hasChanged && (
-        <Replay moments={history.moments} at={past && replayed} now={now} onMove={replay} trans={trans} />
-      )}
+      <Rows
+        model={model}
+        trans={trans}
+        empty={
+          slices.length
+            ? null
+            : trans.__(
+                'There are no slices here. They come with a Shared Pathways Service; run “pathways-jupyter doctor” to look for one.'
+              )
+        }
+        // ClusterState shows the reason above.
+        unknown=""
+      >
+        <p className="pw-muted">{slicesSentence(trans, slices, holdings)}</p>
+        {many && legend}
+        {!shown.length && <NoSliceFits filter={look.filter} reset={() => view.set({ filter: '' })} trans={trans} />}
+        {services.map(([service, of]) => (
+          <Service
+            key={service}
+            name={service}
+            slices={of}
+            holdings={holdings}
+            list={look.list}
+            width={width}
+            shape={shapeOf(slices.length, look.zoom)}
+            openLog={actions.openLog}
+            trans={trans}
+          />
+        ))}
+        {!many && legend}
+      </Rows>
     </div>
   );
 }
@@ -109,24 +87,19 @@ function NoSliceFits(props: { filter: string; reset: () => void; trans: ITrans }
   );
 }
 
-interface IServiceProps {
+interface IServiceProps extends Omit<ISliceListProps, 'now'> {
   readonly name: string;
-  readonly slices: readonly ISlice[];
-  readonly holdings: Holdings;
   readonly list: boolean;
   readonly width: number;
   readonly shape: IShape;
-  /** Null if nothing can be done with these slices. */
-  readonly actions: IActions | null;
-  readonly trans: ITrans;
 }
 
 /** One service's slices under its name: slice numbers are only unique within a service. */
 function Service(props: IServiceProps): React.JSX.Element {
-  const { name, slices, holdings, list, width, shape, actions, trans } = props;
+  const { name, slices, holdings, list, width, shape, openLog, trans } = props;
   const now = useNow();
   const [selected, select] = React.useState('');
-  const chosen = actions && slices.find(slice => slice.id === selected);
+  const chosen = slices.find(slice => slice.id === selected);
   const types = [...new Set(slices.map(slice => slice.instance_type))].join(', ');
   return (
     <>
@@ -134,7 +107,7 @@ function Service(props: IServiceProps): React.JSX.Element {
         {name} <span className="pw-muted">{types}</span>
       </h3>
       {list ? (
-        <SliceList slices={slices} holdings={holdings} trans={trans} now={now} openLog={actions?.openLog} />
+        <SliceList slices={slices} holdings={holdings} trans={trans} now={now} openLog={openLog} />
       ) : (
         <>
           <SliceMap
@@ -144,7 +117,7 @@ function Service(props: IServiceProps): React.JSX.Element {
             width={width}
             shape={shape}
             selected={chosen?.id ?? ''}
-            onSelect={actions ? select : nothing}
+            onSelect={select}
           />
           {chosen && (
             <SliceDetails
@@ -152,7 +125,7 @@ function Service(props: IServiceProps): React.JSX.Element {
               holding={holdings.of(chosen)}
               trans={trans}
               now={now}
-              openLog={actions.openLog}
+              openLog={openLog}
               close={() => select('')}
             />
           )}
@@ -162,19 +135,7 @@ function Service(props: IServiceProps): React.JSX.Element {
   );
 }
 
-function nothing(): void {
-  // The map cannot be used.
-}
-
 function byService(slices: readonly ISlice[]): readonly (readonly [string, readonly ISlice[]])[] {
-  const groups = new Map<string, ISlice[]>();
-  for (const slice of slices) {
-    const group = groups.get(slice.service);
-    if (group) {
-      group.push(slice);
-    } else {
-      groups.set(slice.service, [slice]);
-    }
-  }
-  return [...groups];
+  const services = [...new Set(slices.map(slice => slice.service))];
+  return services.map(service => [service, slices.filter(slice => slice.service === service)] as const);
 }

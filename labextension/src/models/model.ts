@@ -8,7 +8,7 @@ import { Cluster } from './cluster';
 import { IScope, sameScope } from './scope';
 import { Holdings } from './holdings';
 import { IElasticRun, IEvent, ISession } from './sessionrows';
-import { IKernelPlace, IProxy, Message } from './wire';
+import { IKernelPlace, Message } from './wire';
 
 /** The state of the connection between this page and the server. */
 export type Link =
@@ -66,16 +66,7 @@ export class Model {
 
   /** The session of the notebook in front. */
   get session(): ISession | null {
-    return this._ofFront(this.sessions);
-  }
-
-  /** Where the kernel of the notebook in front is; null for one on this machine. */
-  get place(): IKernelPlace | null {
-    return this._kernels.find(each => each.kernel_id === this.front?.kernelId) ?? null;
-  }
-
-  private _ofFront(sessions: readonly ISession[]): ISession | null {
-    const front = this.front;
+    const { front, sessions } = this;
     if (!front) {
       return null;
     }
@@ -88,6 +79,11 @@ export class Model {
       ) ??
       null
     );
+  }
+
+  /** Where the kernel of the notebook in front is; null for one on this machine. */
+  get place(): IKernelPlace | null {
+    return this._kernels.find(each => each.kernel_id === this.front?.kernelId) ?? null;
   }
 
   /** The last session of the notebook in front, for its timeline; null while it has a new one. */
@@ -129,13 +125,9 @@ export class Model {
     return this.linked && this.cluster?.watch === 'live';
   }
 
-  /** The holders of the slices of the cluster in view, now or as they were when it had these sessions and proxies. */
-  holdings(
-    then: { readonly sessions: readonly ISession[]; readonly proxies: readonly IProxy[] } | null = null
-  ): Holdings {
-    const sessions = then?.sessions ?? this.sessions;
-    const proxies = then?.proxies ?? this.cluster?.rows('proxies') ?? [];
-    return new Holdings(this._ofFront(sessions), sessions, proxies, !!this.front);
+  /** The holders of the slices of the cluster in view. */
+  holdings(): Holdings {
+    return new Holdings(this.session, this.sessions, this.cluster?.rows('proxies') ?? [], !!this.front);
   }
 
   events(session: string): readonly IEvent[] {

@@ -20,7 +20,6 @@ import { ISection, Sections } from '../components/Sections';
 import { ServicesSection } from '../components/ServicesSection';
 import { SessionSection } from '../components/SessionSection';
 import { SlicesSection } from '../components/SlicesSection';
-import { History } from '../models/history';
 import { listed } from '../models/joblist';
 import { PanelView } from '../models/remembered';
 import { ITrans } from '../models/trans';
@@ -45,7 +44,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       sections: ReactWidget.create(
         React.createElement(Sections, {
           model,
-          sections: sections({ model, actions, trans }, { view, history: new History(model) }),
+          sections: sections({ model, actions, trans }, view),
           view
         })
       ),
@@ -65,7 +64,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
   }
 };
 
-function sections(common: ISectionBodyProps, slices: { view: PanelView; history: History }): readonly ISection[] {
+function sections(common: ISectionBodyProps, view: PanelView): readonly ISection[] {
   const { model, trans } = common;
   const section = (name: string, label: string, body: ISection['body'], isFilled?: ISection['isFilled']) => ({
     name,
@@ -75,7 +74,7 @@ function sections(common: ISectionBodyProps, slices: { view: PanelView; history:
   });
   return [
     section('session', trans.__('Session'), () => React.createElement(SessionSection, common)),
-    section('slices', trans.__('Slices'), () => React.createElement(SlicesSection, { ...common, ...slices })),
+    section('slices', trans.__('Slices'), () => React.createElement(SlicesSection, { ...common, view })),
     section('events', trans.__('Events'), () => React.createElement(EventsSection, { model, trans })),
     section('services', trans.__('Services & proxies'), () => React.createElement(ServicesSection, common)),
     section(
