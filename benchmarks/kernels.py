@@ -1,4 +1,4 @@
-"""The place of a kernel: here, beside the chips, or in a lab whose page is here, over a link with a delay."""
+"""The place of a kernel: here, beside the chips, or in a lab that a page or a gateway's client reaches, over a link."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import aiohttp
+import portpicker
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
@@ -25,8 +26,10 @@ from pathways_jupyter.local.node import programs
 
 _ROUND_TRIPS_MS = (30, 100)
 _UP_MEGABITS, _DOWN_MEGABITS = 20, 100
-_HERE, _BESIDE, _LAB = "here, through the tunnel", "beside the chips", "in a lab, its page here"
+_HERE, _BESIDE = "here, through the tunnel", "beside the chips"
+_LAB, _GATEWAY = "in a lab, its page here", "in a lab, by --gateway-url"
 _SECONDS = 120.0
+_PAUSE_SECONDS = 0.1
 _TIMES = 5
 _IMAGE_BYTES = 375_000
 """As text in a message half a megabyte."""
@@ -259,7 +262,7 @@ def _table(kubeconfig: str, context: str, milliseconds: int) -> Table:
         notes=[
             "One run of each, in turn; of what is quick the median of five. The lab runs already.",
             "A start and a restart end when the kernel has answered.",
-            "So is the lab's kernel with `jupyter lab --gateway-url`: both are Jupyter's WebSocket over one forward.",
+            "The last two are one Jupyter server in the pod: its own WebSocket, and one through a Jupyter server here.",
         ],
     )
 
@@ -289,7 +292,30 @@ async def _columns(directory: Path, settings: Mapping[str, str], url: str, name:
         _HERE: await _measured(lambda: _Local.started("here", directory), settings),
         _BESIDE: await _measured(lambda: _Local.started(name, directory), {}),
         _LAB: await _measured(lambda: _Page.started(url), {}),
+        _GATEWAY: await _through_gateway(directory, url),
     }
+
+
+async def _through_gateway(directory: Path, url: str) -> dict[str, float]:
+    """Measure the lab's kernels through a Jupyter server on this machine."""
+    gateway, _, token = url.partition("/lab?token=")
+    port = portpicker.pick_unused_port()
+    options = [f"--gateway-url={gateway}", f"--IdentityProvider.token={token}", f"--ServerApp.port={port}"]
+    options += ["--ServerApp.allow_root=True", "--ServerApp.open_browser=False", f"--ServerApp.root_dir={directory}"]
+    command = [sys.executable, "-m", "jupyter_server", "--ServerApp.jpserver_extensions={}", *options]
+    environ = {**os.environ, "JUPYTER_GATEWAY_AUTH_TOKEN": token}
+    server = await asyncio.create_subprocess_exec(*command, env=environ, stderr=subprocess.DEVNULL)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as page:
+            for _ in range(round(_SECONDS / _PAUSE_SECONDS)):
+                with contextlib.suppress(aiohttp.ClientError):
+                    await page.get("/api")
+                    break
+                await asyncio.sleep(_PAUSE_SECONDS)
+        return await _measured(lambda: _Page.started(f"http://127.0.0.1:{port}/lab?token={token}"), {})
+    finally:
+        server.terminate()
+        await server.wait()
 
 
 async def _measured(start: Any, settings: Mapping[str, str]) -> dict[str, float]:
