@@ -4,7 +4,7 @@ import socket
 import struct
 import termios
 
-from pathways_jupyter.tunnel.local_connection import Inbox, LocalConnection
+from pathways_jupyter.tunnel.local_connection import READ_BYTES, Inbox, LocalConnection
 
 DEADLINE = 60.0
 
@@ -74,6 +74,26 @@ async def test_a_message_is_written_whole_for_a_program_that_does_not_read_yet(t
     assert program.family == socket.AF_UNIX
     (arrived,) = struct.unpack("i", fcntl.ioctl(program.fileno(), termios.FIONREAD, bytes(4)))
     assert arrived == len(message)
+    pair.close()
+
+
+async def test_a_program_that_sends_faster_than_it_is_read_has_to_wait(tmp_path):
+    pair = await Pair().open(tmp_path / "socket")
+    flood = bytes(16 * READ_BYTES)
+    pair.writer.write(flood)
+    sending = asyncio.create_task(pair.writer.drain())
+    async with asyncio.timeout(DEADLINE):
+        while pair.ours._size < READ_BYTES:
+            await asyncio.sleep(0)
+        # A few turns of the loop more: with each, as much would arrive as fits into the socket.
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert pair.ours._size < 4 * READ_BYTES
+        assert not sending.done()
+        got = 0
+        while got < len(flood):
+            got += len(await pair.ours.read())
+        await sending
     pair.close()
 
 
