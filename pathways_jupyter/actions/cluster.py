@@ -18,6 +18,7 @@ from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import advice, option
 from pathways_jupyter.commands.declaration import CLUSTER
 from pathways_jupyter.service import names
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import process
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
                 f"The embedded cluster was asked for, and so was {name} {getattr(checked, name)!r}.",
                 hint=advice("Leave out {local} or {it}.", it=option(name)),
             )
-    return checked
+    # In a pod of the embedded cluster, that is the one around it.
+    return dataclasses.replace(checked, local=False) if checked.local and clusters.in_embedded_pod() else checked
 
 
 def locate(requested: ConnectConfig) -> ConnectConfig:

@@ -27,7 +27,7 @@ def add(shell: Shell, values: Values) -> View:
     with cluster.Located(cluster.resolve(cluster.named(values))) as where:
         # Its sessions choose their own slices.
         pass
-    spec = lab.spec_of(values, where)
+    spec = lab.spec_of(values, where, "kernel add")
     if not spec.image:
         shell.say(
             "Without --image the kernel finds a lab that runs, and cannot start one: docs/in-cluster.md has an image."
@@ -42,8 +42,11 @@ def add(shell: Shell, values: Values) -> View:
         if len(full) <= _LONGEST_NAME
         else f"{full[: _LONGEST_NAME - 7]}-{hashlib.sha256(full.encode()).hexdigest()[:6]}"
     )
-    made = kernelspec.install(short, shown, KernelSettings(where, spec))
-    return said(f"In the Launcher and in VS Code: {made.display_name}.", made)
+    chosen = KernelSettings(where, spec)
+    others = [each for each in kernelspec.installed() if each.name == short and each.settings() != chosen]
+    made = kernelspec.install(short, shown, chosen)
+    instead = " It replaces the one of this name, which had other settings." if others else ""
+    return said(f"In the Launcher and in VS Code: {made.display_name}.{instead}", made)
 
 
 def list_(shell: Shell, values: Values) -> View:

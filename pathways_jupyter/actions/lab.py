@@ -59,8 +59,8 @@ def up(shell: Shell, values: Values) -> View | None:
     return None
 
 
-def check(values: Values) -> dict[str, str]:
-    """Return what a lab's pod gets.
+def check(values: Values, command: str = "lab up") -> dict[str, str]:
+    """Return what a lab's pod gets by the options of `command`.
 
     Raises:
       ConfigError: A value is none.
@@ -68,24 +68,24 @@ def check(values: Values) -> dict[str, str]:
     given = {name: str(values[name]) for name in _RESOURCES if values.get(name)}
     for name, value in given.items():
         if problem := _RESOURCES[name].problem(value):
-            raise ConfigError(f"{name} cannot be {value!r}: {problem}.", hint="See pathways-jupyter lab up --help.")
+            raise ConfigError(f"{name} cannot be {value!r}: {problem}.", hint=f"See pathways-jupyter {command} --help.")
     return given
 
 
-def spec_of(values: Values, where: ConnectConfig) -> LabSpec:
-    """Return the lab that a command's values describe, in the namespace that they name.
+def spec_of(values: Values, where: ConnectConfig, command: str = "lab up") -> LabSpec:
+    """Return the lab that the values of `command` describe, in the namespace that they name.
 
     Raises:
       ConfigError: A value is invalid.
     """
     name = manifests.lab_name(current_user(), values.get("name", ""))
-    image = values.get("image", "")
+    image = str(values.get("image") or "").strip()
     # However it was named: by --local, or by its kubeconfig.
     if not image and clusters.Embedded.of(where) is not None:
         from pathways_jupyter.local.node import programs
 
         image = programs.reference(programs.LAB_IMAGE)
-    return LabSpec(name=name, namespace=where.namespace, user=current_user(), image=image, **check(values))
+    return LabSpec(name=name, namespace=where.namespace, user=current_user(), image=image, **check(values, command))
 
 
 def down(shell: Shell, values: Values) -> View:

@@ -8,10 +8,13 @@ written may still wait in a buffer on the way.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import hashlib
 import json
 import os
+import shlex
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -74,23 +77,27 @@ def choose(folder: Path, names: Sequence[str]) -> list[FetchedFile]:
     Raises:
       ConfigError: A name means no file of the folder, or a notebook or a hidden file.
     """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError as error:
+        hint = f"Go to the copy of the notebook's folder: %cd {folder}"
+        raise ConfigError("The working directory of this kernel is gone.", hint=hint) from error
     chosen: dict[str, Path] = {}
     for name in names:
-        is_pattern = glob.has_magic(name)
+        # A file may have a name like a pattern.
+        is_pattern = glob.has_magic(name) and not os.path.lexists(name)
         there = [
             path
             for each in (sorted(glob.glob(name, recursive=True)) if is_pattern else [name])
             if (path := Path(each)).exists()
         ]
         if not there:
-            raise ConfigError(
-                f"There is no file {name} in {Path.cwd()}, where this kernel runs.", hint="Check its name."
-            )
+            raise ConfigError(f"There is no file {name} in {here}, where this kernel runs.", hint="Check its name.")
         # Through links, as one would read it.
         for path in (each.resolve() for each in there):
             if not path.is_relative_to(folder):
-                hint = f"Copy it there: !cp -r {name} {folder}/"
-                raise ConfigError(f"{name} is not in {folder}, the copy of the notebook's folder.", hint=hint)
+                hint = f"Copy it there: !cp -rL {shlex.quote(name)} {shlex.quote(str(folder))}/"
+                raise ConfigError(f"{path} is not in {folder}, the copy of the notebook's folder.", hint=hint)
             for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
                 short = each.relative_to(folder).as_posix()
                 why = _refusal(short)
@@ -100,7 +107,10 @@ def choose(folder: Path, names: Sequence[str]) -> list[FetchedFile]:
                     chosen[short] = each
     if not chosen:
         raise ConfigError("There is nothing to fetch: no file, or only hidden ones and notebooks.")
-    return [FetchedFile(short, *_about(path)) for short, path in chosen.items()]
+    try:
+        return [FetchedFile(short, *_about(path)) for short, path in chosen.items()]
+    except OSError as error:
+        raise _unreadable(error) from error
 
 
 def send(
@@ -113,16 +123,18 @@ def send(
 
     Raises:
       ClusterError: The connection was lost, or a file could not be written there.
-      ConfigError: A file was changed meanwhile.
+      ConfigError: A file was changed meanwhile, or is gone.
     """
     with connection.makefile("rb") as lines:
 
         def answer() -> dict[str, Any]:
-            found: dict[str, Any] = {"error": "the connection was lost"}
+            found: dict[str, Any] | None = None
             with contextlib.suppress(ConnectionError, ValueError):
                 found = json.loads(lines.readline())
+            if found is None:
+                raise ClusterError("Nothing was fetched: the connection was lost.", hint="Run it again.")
             if "error" in found:
-                raise ClusterError(f"Nothing was fetched: {found['error']}.", hint="Run it again.")
+                raise ClusterError(f"Nothing was fetched: {found['error']}.")
             return found
 
         def put(data: bytes) -> None:
@@ -167,11 +179,11 @@ def receive(connection: socket.socket, root: Path | None, move: Callable[[str], 
                 answer()
                 return
             if root is None:
-                raise ValueError("the notebook is in your home directory, of which the pod has no copy")
+                raise ValueError("the notebook's folder is your home directory, or above it: the pod has no copy")
             files = [FetchedFile(*each) for each in listed]
             wanted = [number for number, each in enumerate(files) if not _has(_target(root, each.path), each)]
             answer(wanted=wanted, folder=str(root))
-            with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root) as scratch:
+            with _scratch(root) as scratch:
                 arrived = 0
                 for number in wanted:
                     for length in _arrive(stream, f"{scratch}/{number}", files[number]):
@@ -191,6 +203,31 @@ def receive(connection: socket.socket, root: Path | None, move: Callable[[str], 
                 pass
 
 
+@contextlib.contextmanager
+def _scratch(root: Path) -> Iterator[str]:
+    """Make a directory in `root` for what arrives; remove those of processes that were killed meanwhile."""
+    for left in root.glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError), _locked(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root) as scratch, _locked(Path(scratch)):
+        yield scratch
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold a lock on a directory, which ends with this process.
+
+    Raises:
+      BlockingIOError: Another one holds it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _refusal(path: str) -> str:
     """Return why a file is not brought, as the end of a sentence; empty if it is."""
     parts = path.split("/")
@@ -208,10 +245,15 @@ def _target(root: Path, path: str) -> Path:
       ValueError: That is not in the folder, or no place for a file.
     """
     target = root / path
-    if _refusal(path) or "" in path.split("/") or not target.parent.resolve().is_relative_to(root):
+    if _refusal(path) or "" in path.split("/"):
         raise ValueError(f"{path} is not written from a pod")
+    if not target.parent.resolve().is_relative_to(root):
+        raise ValueError(f"{path} would be written outside of {root}, by a link that is here")
     if target.is_dir():
         raise ValueError(f"{path} is a directory here")
+    for folder in target.relative_to(root).parents:
+        if os.path.lexists(root / folder) and not (root / folder).is_dir():
+            raise ValueError(f"{folder} is a file here")
     return target
 
 
@@ -229,9 +271,21 @@ def _has(target: Path, file: FetchedFile) -> bool:
         return False
 
 
+def _unreadable(error: OSError) -> ConfigError:
+    return ConfigError(f"{error.filename} cannot be read: {error.strerror}.", hint="Look for it, and fetch again.")
+
+
 def _pieces(path: Path, size: int) -> Iterator[bytes]:
-    """Yield a file's first `size` bytes."""
-    with path.open("rb") as file:
+    """Yield a file's first `size` bytes.
+
+    Raises:
+      ConfigError: It has fewer by now, or cannot be read any more.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise _unreadable(error) from error
+    with file:
         while size:
             piece = file.read(min(size, _PIECE_BYTES))
             if not piece:

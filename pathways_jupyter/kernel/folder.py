@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,6 @@ _PATTERN, _ESCAPED = re.compile(r"[\\*?\[\]!# ]"), r"\\\g<0>"
 _LONGEST_ANSWER = 64 * 1024 * 1024
 """The names of all contents that the pod does not have."""
 _READ_BYTES = 256 * 1024
-_REST_SECONDS = 0.2
-"""Least time between two looks at the folder, for widgets that send many messages."""
 
 
 class SentFolder:
@@ -49,7 +46,6 @@ class SentFolder:
         self.root: Path | None = None
         self.name, self.note = "", ""
         self._sent: object = None
-        self._next = 0.0
         self._sending = asyncio.Lock()
         here, home = Path(path).resolve(), Path.home().resolve()
         try:
@@ -63,7 +59,7 @@ class SentFolder:
         self.name = f"{root.name}-{hashlib.sha256(f'{os.uname().nodename}:{root}'.encode()).hexdigest()[:6]}"
 
     async def send(self, open_channel: Callable[[], StreamChannel]) -> None:
-        """Send what has changed since the last time; nothing if it was looked at just now.
+        """Send what has changed since the last time.
 
         Raises:
           PathwaysError: It cannot be read here, or written there.
@@ -71,10 +67,7 @@ class SentFolder:
         if self.root is None:
             return
         async with self._sending:
-            if time.monotonic() < self._next:
-                return
             found, large = await asyncio.to_thread(_look, self.root)
-            self._next = time.monotonic() + _REST_SECONDS
             if found == self._sent:
                 return
             with Sending(self.root, [*_NOT_SENT, *(f"/{_PATTERN.sub(_ESCAPED, each)}" for each in large)]) as sending:
@@ -96,7 +89,8 @@ def _look(root: Path) -> tuple[list[tuple[str, int, int]], list[str]]:
             else:
                 found.append((each.path, about.st_mtime_ns, about.st_size))
     except OSError as error:
-        raise PackError(f"{error.filename} cannot be read: {error.strerror}.", hint="Fix its permissions.") from error
+        hint = "Fix its permissions." if isinstance(error, PermissionError) else "The pod has it as it was."
+        raise PackError(f"{error.filename} cannot be read: {error.strerror}.", hint=hint) from error
     return found, large
 
 
@@ -119,7 +113,10 @@ async def _transfer(channel: StreamChannel, packed: Packed, sending: Sending) ->
         line = await reader.readline()
         found: dict[str, Any] = json.loads(line) if line else {"error": "the connection was lost"}
         if "error" in found:
-            raise ClusterError(f"The files of {packed.root} could not be written in the lab: {found['error']}.")
+            raise ClusterError(
+                f"Files of {packed.root} could not be written in the lab: {found['error']}.",
+                hint="Where one place has a directory and the other one a file of that name, rename one of them.",
+            )
         return found
 
     try:

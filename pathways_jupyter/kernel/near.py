@@ -20,7 +20,7 @@ from typing import Any
 import uvloop
 
 from pathways_jupyter.base import process_setup, tasks
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import ClusterError, ConnectionLost, PathwaysError
 from pathways_jupyter.kernel import handover, kernel_settings
 from pathways_jupyter.kernel.handover import Doorbell, KernelRequest
 from pathways_jupyter.kernel.kernel_settings import KernelSettings
@@ -59,6 +59,9 @@ class NearEnd:
         self._opening = asyncio.Lock()
         self._client: Client | None = None
         self._stream: LabStream | None = None
+        self._embedded: clusters.Embedded | None = None
+        # Why the stream is cut; empty while it is not.
+        self._cut = ""
         self._mirror = MirroredSessions(chosen.where, self._changed.set)
 
     def start(self, request: KernelRequest) -> None:
@@ -72,6 +75,8 @@ class NearEnd:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         self._changed.set()
+        if self._cut:
+            kernel.report(f"The connection to the pod of its kernels is cut, and this one waits for it. {self._cut}")
 
     async def _run(self, kernel: NearKernel) -> None:
         try:
@@ -118,13 +123,25 @@ class NearEnd:
                 self._mirror.follow(stream, self.cluster)
                 stream.channels.post({"near": self._identity})
                 # No message comes any more that a session has gone.
-                stream.ended.add_done_callback(lambda _: self._mirror.forget(stream))
+                stream.ended.add_done_callback(lambda _: self._forget(stream))
             return self._stream
+
+    def _forget(self, stream: LabStream) -> None:
+        if stream is self._stream:
+            self._cut = ""
+        self._mirror.forget(stream)
 
     async def _opened(self) -> LabStream:
         where, name = self._chosen.where, self._chosen.lab.name
         async with clusters.explain_local_errors(where):
+            self._embedded = clusters.Embedded.of(where)
             client = self._client = Client(await clusters.resolve(where))
+            reload = clusters.reloader(lambda: where, client)
+
+            async def look(error: ClusterError) -> None:
+                if not self._has_ended():
+                    await reload(error)
+
             self.cluster = client.cluster.name
             namespace = where.namespace or client.namespace
             # Most find a lab that runs, and need not look at all of it.
@@ -134,7 +151,7 @@ class NearEnd:
                 client,
                 namespace,
                 name,
-                reload=clusters.reloader(lambda: where, client),
+                reload=look,
                 interrupted=self._interrupted,
                 restored=self._restored,
                 take=self._take,
@@ -164,12 +181,21 @@ class NearEnd:
             kernel.accept(channel)
 
     def _interrupted(self, reason: str) -> None:
-        self._mirror.is_cut = True
+        if self._has_ended():
+            return
+        self._mirror.is_cut, self._cut = True, reason
         self._report(f"The connection is cut; the kernel goes on. {reason}")
 
     def _restored(self, _seconds: float) -> None:
-        self._mirror.is_cut = False
+        self._mirror.is_cut, self._cut = False, ""
         self._report("")
+
+    def _has_ended(self) -> bool:
+        """Return whether the embedded cluster has ended, and the kernels with it: no cut that one waits for."""
+        if self._embedded is None or self._stream is None or not self._embedded.has_ended():
+            return False
+        self._stream.lose(ConnectionLost("The embedded cluster has ended."))
+        return True
 
     def _report(self, words: str) -> None:
         for kernel in self._kernels.values():

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,10 +31,12 @@ from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.multiplexer import StreamChannel
 from pathways_jupyter.tunnel.portforward import Forward
 
+_CELL = b"execute_request"
+"""Kind of the message that runs a cell, as it is in its header, whatever packs that."""
 _PORT_SECONDS = 10.0
 """Longest wait for another process to leave a port of the connection file."""
-_QUIET_SECONDS = 0.5
-"""Longer than most round trips."""
+_QUIET_SECONDS, _LONGEST_QUIET_SECONDS = 0.5, 5.0
+"""Longer than most round trips; and the longest wait after the answer, as a widget may send without end."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.2
 
 logger = logging.getLogger(__name__)
@@ -128,11 +131,15 @@ class NearKernel:
         What is under way when the sockets are closed would be lost; what comes later waits in the front end.
         """
         await self._moves.wait()
-        seen, since, traffic = -1, time.monotonic(), self._shell.traffic
+        seen, traffic = -1, self._shell.traffic
+        answered = since = time.monotonic()
         async for _ in Backoff(_QUIET_SECONDS / 5, _QUIET_SECONDS / 5):
-            if seen != (seen := traffic.sent + traffic.received) or traffic.received == self._unanswered:
-                since = time.monotonic()
-            elif time.monotonic() - since > _QUIET_SECONDS:
+            now = time.monotonic()
+            if traffic.received == self._unanswered:
+                answered = now
+            if seen != (seen := traffic.sent + traffic.received):
+                since = now
+            if now - max(answered, since) > _QUIET_SECONDS or now - answered > _LONGEST_QUIET_SECONDS:
                 return
 
     def _move(self, what: str) -> None:
@@ -185,7 +192,7 @@ class NearKernel:
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             return code, f"The kernel has ended with {how} in pod {stream.pod}{f': {last}' if last else '.'}"
         except PathwaysError as error:
-            return 1, f"The kernel cannot start: {error} {error.advice(Face.TERMINAL)}".strip()
+            return 1, f"The kernel cannot start: {_sentences(error)}"
         except Exception as error:
             logger.exception("a kernel cannot start")
             return 1, f"The kernel cannot start: {type(error).__name__}: {error}"
@@ -210,12 +217,24 @@ class NearKernel:
             await self._folder.send(lambda: stream.channels.open({"files": self._folder.name}))
             note = self._folder.note
         except PathwaysError as error:
-            note = f"{error} {error.advice(Face.TERMINAL)}"
+            note = _sentences(error)
         except Exception as error:
             # The cell that waits for it runs, with the files that there are.
             logger.exception("the files of %s cannot be sent", self.request.directory)
             note = f"Files were not sent: {type(error).__name__}: {error}"
         self._note(note)
+
+    def _before_cells(self) -> Callable[[bytes], Awaitable[None]]:
+        """Return what comes before bytes of a front end: where they are a cell, the files as they are now."""
+        end = b""
+
+        async def before(data: bytes) -> None:
+            nonlocal end
+            if _CELL in (said := end + data):
+                await self._send_files()
+            end = said[1 - len(_CELL) :]
+
+        return before
 
     def _note(self, sent: str) -> None:
         """Say once what became of the files, and what is otherwise in the pod."""
@@ -240,8 +259,7 @@ class NearKernel:
                 assert self._stream is not None
                 channel = self._stream.channels.open({"kernel": self.request.run, "socket": name})
                 if name == "shell":
-                    # A cell runs with the files as they are now.
-                    channel.before = self._send_files
+                    channel.before = self._before_cells()
                 return channel
 
             port = int(about[f"{name}_port"])
@@ -289,3 +307,7 @@ class NearKernel:
     def _write(self, line: bytes) -> None:
         with contextlib.suppress(OSError):
             os.write(self.request.answer, line + b"\n")
+
+
+def _sentences(error: PathwaysError) -> str:
+    return f"{str(error).rstrip('.')}. {error.advice(Face.TERMINAL)}".strip()

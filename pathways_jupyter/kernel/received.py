@@ -33,7 +33,8 @@ def receive(connection: socket.socket, directory: Path) -> None:
                 sync.apply()
             answer: dict[str, object] = {}
         except (OSError, EOFError, ValueError) as error:
-            answer = {"error": str(error)}
+            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+            answer = {"error": why}
             # To its end: the other end reads an error only when it has sent everything.
             with contextlib.suppress(ValueError, OSError):
                 while stream.read(_READ_BYTES):

@@ -38,7 +38,11 @@ def arrive(what: str) -> None:
             notebook.need().saves.delete(about.save)
         except Exception as error:
             why = f"{error} {error.hint}" if isinstance(error, PathwaysError) else f"{type(error).__name__}: {error}"
-            hint = advice("{load:{name}} brings the variables when this notebook is connected.", name=about.save)
+            hint = advice(
+                "Connect with {gcs_bucket:{bucket}}; {load:{name}} brings the variables.",
+                bucket=about.settings.get("gcs_bucket") or "gs://...",
+                name=about.save,
+            )
             notebook.notify([f"Moved, without its variables: {why} {hint}"])
 
     shell.events.register("pre_run_cell", begin)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ClusterError, ConfigError, PathwaysError
+from pathways_jupyter.base.errors import ClusterError, ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, size, some
 from pathways_jupyter.kernel import fetch, kernelspec, moved
@@ -75,13 +75,23 @@ def move(notebook: NotebookSession, values: Values) -> View:
     settings = {key: each for key, each in given.items() if each != defaults[key] and key not in _OF_A_PLACE}
     settings |= {"gcs_bucket": clusters.bucket(current.record)}
     what = Moved(settings, save.name, (sys.executable, *sys.orig_argv[1:]) if chosen else ())
-    current.disconnect(process.variables())
-    notebook.draw()
-    if chosen is not None:
-        moved.become_at_exit(chosen.argv(str(connection_file)), what)
-    else:
-        _send_home(machine, what)
-        moved.leave(notebook.shell)
+    try:
+        current.disconnect(process.variables())
+        notebook.draw()
+        if chosen is not None:
+            moved.become_at_exit(chosen.argv(str(connection_file)), what)
+        else:
+            _send_home(machine, what)
+            moved.leave(notebook.shell)
+    except KeyboardInterrupt:
+        raise SessionError(
+            "Moving was interrupted, after the session had begun to end. The notebook stays here.",
+            hint=advice(
+                "Connect with {gcs_bucket:{bucket}}; {load:{name}} brings its variables.",
+                bucket=settings["gcs_bucket"],
+                name=save.name,
+            ),
+        ) from None
     where = "on your machine" if is_beside else f"beside the chips ({chosen.cluster if chosen else ''})"
     raise KernelMoves(
         f"The next cell runs {where}, with {count(len(save.variables), 'variable')} ({size(save.nbytes)}).",
@@ -126,7 +136,7 @@ def _send_home(machine: Path, what: Moved) -> None:
 
 def _lost(save: Save) -> str:
     """Return what stays behind and cannot be made by running a cell again, as sentences."""
-    return " ".join(f"Not kept: {each}." for each in save.unkept)
+    return " ".join(f"Not kept: {str(each).rstrip('.')}." for each in save.unkept)
 
 
 def _again() -> str:

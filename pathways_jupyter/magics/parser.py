@@ -192,7 +192,8 @@ def _parser(command: Command) -> _Parser:
     for word in command.words:
         # Choices are checked afterwards, because argparse would also check the missing value of an optional word.
         # Without a default, argparse's own message would name a list of words as required.
-        more: dict[str, Any] = {"nargs": "*", "default": argparse.SUPPRESS} if word.many else {}
+        many = {"nargs": "+"} if word.required else {"nargs": "*", "default": argparse.SUPPRESS}
+        more: dict[str, Any] = many if word.many else {}
         parser.add_argument(word.name, **(more or {"nargs": None if word.required else "?"}))
     for option in command.options:
         parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_argument(option))

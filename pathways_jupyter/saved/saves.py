@@ -88,8 +88,8 @@ class Saves:
     def __init__(self, bucket: str, user: str) -> None:
         if not bucket.startswith("gs://"):
             raise ConfigError(
-                "Saving variables needs a bucket, and this session has none.",
-                hint=advice("Connect with {gcs_bucket:gs://...}."),
+                "Saved variables are in a bucket, and this session has none.",
+                hint=advice("Connect with {gcs_bucket:gs://BUCKET}."),
             )
         _load("gcsfs")
         self._base = f"{bucket.removeprefix('gs://').rstrip('/')}/saved/{quote(user, safe='@')}"

@@ -150,8 +150,19 @@ class Storage:
     @classmethod
     def of(cls, where: ConnectConfig | SessionRecord) -> Storage | None:
         """Return that of a config's or a session's cluster; None if it is not an embedded one, or has ended."""
-        embedded = Embedded.of(where)
-        return cls.read(embedded.kubeconfig.with_name(runtime_files.STORAGE)) if embedded is not None else None
+        embedded, config = Embedded.of(where), _config(where)
+        if embedded is not None:
+            return cls.read(embedded.kubeconfig.with_name(runtime_files.STORAGE))
+        if not in_embedded_pod() or config.cluster or config.context or config.kubeconfig:
+            return None
+        # The pod's own kubeconfig is deeper in the cluster's directory.
+        around = (each / runtime_files.STORAGE for each in parse_path(os.environ.get("KUBECONFIG", "")).parents)
+        return next((cls.read(each) for each in around if each.is_file()), None)
+
+
+def in_embedded_pod() -> bool:
+    """Return whether this process runs in a pod of an embedded cluster."""
+    return bool(os.environ.get("PATHWAYS_LOCAL_SOCKETS"))
 
 
 @dataclass(frozen=True)

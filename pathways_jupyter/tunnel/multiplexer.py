@@ -40,14 +40,14 @@ class StreamChannel:
       answered: Set once data has arrived, or the channel has ended.
       ended: Whether nothing more arrives.
       error: Why it ended; None while it is open, or when it was closed.
-      before: Awaited before bytes are sent.
+      before: Awaited with bytes before they are sent.
     """
 
     def __init__(self, channels: Multiplexer, number: int) -> None:
         self.answered = asyncio.Event()
         self.ended = False
         self.error: ClusterError | None = None
-        self.before: Callable[[], Awaitable[None]] | None = None
+        self.before: Callable[[bytes], Awaitable[None]] | None = None
         self._channels = channels
         self._number = number
         self._arrived: deque[memoryview] = deque()
@@ -70,7 +70,7 @@ class StreamChannel:
           ConnectionLost: The channel has ended.
         """
         if self.before is not None:
-            await self.before()
+            await self.before(data)
         if self.ended:
             raise self.error or ConnectionLost("The connection was closed at its other end.")
         self._out.append(memoryview(data))

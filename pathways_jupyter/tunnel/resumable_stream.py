@@ -210,14 +210,14 @@ class ResumableStream:
                     raise
                 except ClusterError as error:
                     if isinstance(error, ApiError) and error.status == 404:
-                        raise ConnectionLost(f"The proxy's pod is gone: {error}") from error
+                        raise ConnectionLost(f"The pod is gone: {error}") from error
                     # A refusal is final only when it lasts: a relay that was killed listens again after a moment.
                     refused = (refused or loop.time()) if isinstance(error, PortRefused) else 0.0
                     if refused and loop.time() - refused > REFUSED_SECONDS:
-                        raise ConnectionLost(f"The proxy or its relay has ended: {error}") from error
+                        raise ConnectionLost(f"The program in the pod, or its relay, has ended: {error}") from error
                     if backoff.is_over:
                         seconds = f"{self._relay.keep:.0f} s"
-                        raise ConnectionLost(f"The proxy could not be reached for {seconds}: {error}") from error
+                        raise ConnectionLost(f"The pod could not be reached for {seconds}: {error}") from error
                     await self._relay.outage.attempt_failed(error)
                 await backoff.wait()
         except BaseException:

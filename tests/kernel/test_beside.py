@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -404,6 +405,11 @@ def test_files_that_a_cell_has_written_are_fetched(in_folder):
     assert sorted(os.listdir(folder)) == ["large.bin", "plots", "result.csv", "sent.txt"]
     # What is here already is not sent again.
     assert "Nothing to fetch: 2 files there already." in notebook.run("%pathways fetch plots/*.png plots/deep").text
+    # A name that means something in a pattern.
+    notebook.run("pathlib.Path('run[1].txt').write_text('x')")
+    assert "Fetched 1 file" in notebook.run("%pathways fetch run[1].txt").text
+    assert "paths" in (refused := notebook.run("%pathways fetch")).shown
+    assert refused.error == "ConfigError"
 
 
 @pytest.mark.thorough
@@ -428,19 +434,42 @@ def test_a_fetch_changes_nothing_where_it_cannot(in_folder, tmp_path):
     (folder / "taken").mkdir()
     (folder / "out").symlink_to(tmp_path)
     assert "taken is a directory here" in notebook.run("%pathways fetch fine taken").shown
-    assert "out/x is not written from a pod" in notebook.run("%pathways fetch fine out").shown
+    assert "out/x would be written outside of" in notebook.run("%pathways fetch fine out").shown
     assert os.listdir(tmp_path) == []
-    assert sorted(os.listdir(folder)) == [".gitignore", "out", "sent.txt", "taken"]
+    notebook.run("os.makedirs('deep/file'); pathlib.Path('deep/file/x').write_text('x')\nos.makedirs('new/deep')")
+    notebook.run("pathlib.Path('new/deep/x').write_text('x')")
+    (folder / ".gitignore").write_text("/taken\n/out\n/deep\n")
+    (folder / "deep").write_text("a file")
+    assert "deep is a file here" in notebook.run("%pathways fetch new deep").shown
+    assert sorted(os.listdir(folder)) == [".gitignore", "deep", "out", "sent.txt", "taken"]
+    gone = notebook.run("os.makedirs('gone'); os.chdir('gone'); os.rmdir('../gone')\n%pathways fetch fine")
+    assert "The working directory of this kernel is gone" in gone.shown
+    assert gone.error == "ConfigError"
 
 
 def test_what_a_cell_has_changed_stays_until_it_is_changed_here(in_folder):
     notebook, folder = in_folder
     notebook.run("open('sent.txt', 'w').write('as the cell has it')")
     (folder / "other.txt").write_text("new")
-    wait_until(lambda: notebook.run("import os; print(os.path.exists('other.txt'))").text == "True\n")
-    assert notebook.run("print(open('sent.txt').read())").text == "as the cell has it\n"
-    (folder / "sent.txt").write_text("as it was changed here")
-    wait_until(lambda: "changed here" in notebook.run("print(open('sent.txt').read())").text)
+    assert notebook.run("print(open('sent.txt').read(), open('other.txt').read())").text == "as the cell has it new\n"
+    # One cell after the other.
+    for number in range(10):
+        (folder / "sent.txt").write_text(f"as it was changed here {number}")
+        assert notebook.run("print(open('sent.txt').read())").text == f"as it was changed here {number}\n"
+
+
+def test_a_file_whose_name_is_taken_in_the_pod_is_named_and_the_others_are_as_here(added, in_folder):
+    notebook, folder = in_folder
+    notebook.run("import os; os.remove('sent.txt'); os.mkdir('sent.txt')")
+    for text in ("first", "second"):
+        (folder / "sent.txt").write_text(text)
+        (folder / "z.txt").write_text(text)
+        assert notebook.run("print(open('z.txt').read())").text == f"{text}\n"
+        assert notebook.run("print(6 * 7)").text == "42\n"
+        assert f"Files of {folder} could not be written in the lab: sent.txt: " in place(added, notebook)["note"]
+    notebook.run("os.rmdir('sent.txt')")
+    assert notebook.run("print(open('sent.txt').read())").text == "second\n"
+    wait_until(lambda: place(added, notebook)["note"].startswith("The pod has 2 files"))
 
 
 @pytest.mark.thorough
@@ -504,6 +533,65 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
     notebook.manager.restart_kernel()
     notebook.client.wait_for_ready(timeout=60)
     assert notebook.run("print('x' in globals())").text == "False\n"
+
+
+@pytest.mark.thorough
+def test_a_notebook_moves_home_although_a_widget_sends_all_the_time(added, open_notebook):
+    notebook = open_notebook(manager=manager(added))
+    assert notebook.run(f"{CONNECT}\nx = 5").status == "ok"
+    assert notebook.run("%pathways move --yes").error == "KernelMoves"
+    client, played = notebook.client, {"comm_id": "0" * 32, "data": {"method": "update", "state": {}}}
+
+    def is_home():
+        client.shell_channel.send(client.session.msg("comm_msg", played))
+        return "ipykernel_launcher" in psutil.Process(notebook.manager.provisioner.pid).cmdline()
+
+    wait_until(is_home)
+    assert notebook.run("print(x)").text.endswith("5\n")
+
+
+@pytest.mark.thorough
+def test_a_move_that_is_interrupted_after_its_save_says_where_the_variables_are(added, open_notebook):
+    notebook = open_notebook(manager=manager(added))
+    assert notebook.run(f"{CONNECT}\nx = 5").status == "ok"
+    notebook.run(
+        "import pathways_jupyter\nSession = type(pathways_jupyter.current_session())\nend = Session.disconnect\n"
+        "def interrupted(*given):\n    end(*given)\n    raise KeyboardInterrupt\nSession.disconnect = interrupted"
+    )
+    moved = notebook.run("%pathways move --yes")
+    notebook.run("Session.disconnect = end; del x")
+    assert "Moving was interrupted" in moved.shown
+    bucket, name = re.search(r"--gcs-bucket (gs://\S+); %pathways load (moved-\w+) brings", moved.shown).groups()
+    assert notebook.run(f"%pathways connect --tpu tpuv6e:2x2=1 --wait 60 --gcs-bucket {bucket}").status == "ok"
+    assert notebook.run(f"%pathways load {name}\nprint(x)").text.endswith("5\n")
+    notebook.run(f"%pathways saved delete {name} --yes")
+
+
+def test_it_is_in_the_embedded_cluster_whatever_the_first_cell_says(added, beside):
+    """A notebook whose first cell was written for this machine; its bucket is that cluster's as well."""
+    shown = beside.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=1 --wait 60")
+    assert shown.status == "ok", shown.shown
+    assert "direct, through a unix socket" in shown.text
+    saved = beside.run("x = 5\n%pathways save whatever x")
+    assert saved.status == "ok", saved.shown
+    assert "whatever" in added.cli("saved", "--local").stdout
+    beside.run("%pathways saved delete whatever --yes")
+
+
+@pytest.mark.thorough
+def test_the_end_of_the_embedded_cluster_is_no_cut(added, machine, open_notebook):
+    up = machine.cli("local", "up", "--name", "brief", "--tpu", "tpuv6e:2x2=1", "--json")
+    kubeconfig = json.loads(up.stdout)["kubeconfig"]
+    name = json.loads(added.cli("kernel", "add", "--kubeconfig", kubeconfig, "--name", "brief", "--json").stdout)[
+        "name"
+    ]
+    notebook = open_notebook(manager=manager(added, name))
+    assert notebook.run(CONNECT).status == "ok"
+    assert machine.cli("local", "down", "--name", "brief", "--yes").returncode == 0
+    wait_until(lambda: not notebook.manager.is_alive())
+    assert "The kernel is lost: The embedded cluster has ended." in place(added, notebook)["message"]
+    wait_until(lambda: not sessions(added))
+    assert added.cli("kernel", "remove", name).returncode == 0
 
 
 @pytest.mark.thorough

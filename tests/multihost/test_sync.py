@@ -98,6 +98,26 @@ async def test_files_that_change_places_are_not_sent_again(place):
     assert place.found() == {"a": "two", "b": "one"}
 
 
+async def test_what_is_in_the_way_on_the_host_keeps_no_other_file_old(place):
+    place.write(a="one", b__c="one", z="one")
+    await place.sync()
+    (place.home / "run" / "a").unlink()
+    (place.home / "run" / "a").mkdir()
+    (place.home / "run" / "b" / "c").unlink()
+    (place.home / "run" / "b").rmdir()
+    (place.home / "run" / "b").write_text("by the command")
+    place.write(a="two", b__c="two", z="two")
+    with pytest.raises(IsADirectoryError) as failed:
+        await place.sync()
+    assert failed.value.filename == "a"
+    assert place.found() == {"b": "by the command", "z": "two"}
+    # Again, until it is out of the way.
+    (place.home / "run" / "a").rmdir()
+    (place.home / "run" / "b").unlink()
+    assert await place.sync() == (0, 2)
+    assert place.found() == {"a": "two", "b/c": "two", "z": "two"}
+
+
 async def test_modes_links_and_empty_folders_arrive_and_go(place):
     place.write(tool="run", data__x="x", data__y="y")
     (place.code / "tool").chmod(0o755)

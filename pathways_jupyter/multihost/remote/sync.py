@@ -194,7 +194,8 @@ class Sync:
         """Change the directory; return how many files were written. Files that were not sent to it are left alone.
 
         Raises:
-          OSError: A file cannot be written, or a link on this host leads out of the directory.
+          OSError: A file cannot be written, or a link on this host leads out of the directory: the first of them. All
+            others are written.
         """
         for content, (path, stamp) in self._sources.items():
             with open(path, "rb", buffering=0) as file:
@@ -204,32 +205,35 @@ class Sync:
                 raise OSError(errno.ESTALE, "a file that this one is a copy of was changed just now; run again", path)
         os.makedirs(self._directory, exist_ok=True)
         self._remove_stale()
-        written, made = 0, set()
+        written = 0
+        failed: list[OSError] = []
+        made: set[str] = set()
         uses = Counter(content for path, kind, _, content, _ in self._entries if path not in self._now)
         for path, kind, mode, content, _ in self._entries:
             target = f"{self._directory}/{path}"
             if path in self._now or (kind == DIRECTORY and os.path.isdir(target)):
                 continue
-            folder = target if kind == DIRECTORY else os.path.dirname(target)
-            if folder not in made:
-                # A command may have put a link where the manifest has a folder. It is followed, but not to elsewhere.
-                if not self._contains(folder):
-                    raise OSError(errno.EPERM, "a link on this host leads out of the run directory", folder)
-                os.makedirs(folder, exist_ok=True)
-                made.add(folder)
-            if kind == DIRECTORY:
+            uses[content] -= 1
+            try:
+                self._make_folder(target if kind == DIRECTORY else os.path.dirname(target), made)
+                if kind == DIRECTORY:
+                    continue
+                if kind == LINK:
+                    scratch = f"{self._arrived}/link"
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(scratch)
+                    os.symlink(content, scratch)
+                else:
+                    scratch = f"{self._arrived}/{content}"
+                    if uses[content]:
+                        with open(scratch, "rb", buffering=0) as file:
+                            scratch = self._keep(f"{content}.copy", file.read)
+                    os.chmod(scratch, mode)
+                _move(scratch, target)
+            except OSError as error:
+                # Such as a file where a command has made a directory. The others are not to be old for that.
+                failed.append(OSError(error.errno, error.strerror, path))
                 continue
-            if kind == LINK:
-                scratch = f"{self._arrived}/link"
-                os.symlink(content, scratch)
-            else:
-                scratch = f"{self._arrived}/{content}"
-                uses[content] -= 1
-                if uses[content]:
-                    with open(scratch, "rb", buffering=0) as file:
-                        scratch = self._keep(f"{content}.copy", file.read)
-                os.chmod(scratch, mode)
-            _move(scratch, target)
             self._now[path] = [content, *_stamp(target)]
             written += 1
         os.makedirs(self._records, mode=0o700, exist_ok=True)
@@ -239,7 +243,17 @@ class Sync:
         os.replace(scratch, self._record)
         remove_old(self._records, _RECORD_SECONDS)
         remove_old(self._incoming, _ARRIVED_SECONDS)
+        if failed:
+            raise failed[0]
         return written
+
+    def _make_folder(self, folder: str, made: set[str]) -> None:
+        if folder not in made:
+            # A command may have put a link where the manifest has a folder. It is followed, but not to elsewhere.
+            if not self._contains(folder):
+                raise OSError(errno.EPERM, "a link on this host leads out of the run directory", folder)
+            os.makedirs(folder, exist_ok=True)
+            made.add(folder)
 
     def _keep(self, content: str, read: Callable[[int], bytes]) -> str:
         """Write what `read` returns, and return the path."""

@@ -40,6 +40,7 @@ class LabStream:
         self.channels = channels
         self._relay = relay_client
         self._stream = stream
+        self._broken: asyncio.Future[ClusterError] = asyncio.get_running_loop().create_future()
         self.ended = asyncio.create_task(self._receive())
 
     @classmethod
@@ -84,6 +85,11 @@ class LabStream:
         """Drop the connection, as a network does that fails; return how many there were."""
         return self._relay.cut()
 
+    def lose(self, error: ClusterError) -> None:
+        """End the stream here, because of `error`."""
+        if not self._broken.done():
+            self._broken.set_result(error)
+
     async def close(self) -> None:
         """End the stream; the pod's end of it ends as well, at once unless the line is cut."""
         # Nothing may follow the end of the stream.
@@ -94,28 +100,26 @@ class LabStream:
         await self._relay.close()
 
     async def _receive(self) -> ClusterError:
-        broken: asyncio.Future[ClusterError] = asyncio.get_running_loop().create_future()
-
         async def feed(data: memoryview) -> None:
             # An error here must not be taken for a cut, after which the same bytes would come again.
-            if broken.done():
+            if self._broken.done():
                 return
             try:
                 self.channels.feed(data)
             except ClusterError as error:
-                broken.set_result(error)
+                self.lose(error)
             except Exception as error:
-                broken.set_result(ConnectionLost(f"What the lab's pod sends cannot be used: {error}"))
+                self.lose(ConnectionLost(f"What the lab's pod sends cannot be used: {error}"))
 
         delivering = asyncio.create_task(self._stream.deliver(feed))
         try:
-            either: set[asyncio.Future[Any]] = {delivering, broken}
+            either: set[asyncio.Future[Any]] = {delivering, self._broken}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await tasks.stop(delivering)
-        if broken.done():
+        if self._broken.done():
             self._stream.close()
-        error = broken.result() if broken.done() else self._stream.error
+        error = self._broken.result() if self._broken.done() else self._stream.error
         error = error or ConnectionLost("The lab's pod has closed the stream.")
         await self.channels.close(error)
         return error
