@@ -289,6 +289,7 @@ def test_slices_say_which_one_this_notebook_lost_and_are_not_green_then():
     waits = "down, this notebook (lost, waiting for it) · 1 min 00 s · CrashLoopBackOff"
     assert f"slice 1, tpuv6e:4x4, {waits}" in drawn.html
     assert "3 slices of tpuv6e:4x4, 2 ready, 1 free" in drawn.text
+    assert "3/4 (CrashLoopBackOff)" in drawn.text
     assert '<div class="pw-slice pw-fail pw-of-this pw-free"' in drawn.html
 
 
