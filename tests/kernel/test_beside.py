@@ -737,7 +737,13 @@ def test_what_is_asked_of_a_session_during_a_cut_is_refused_and_not_done_later(a
     assert refused.returncode == 1
     assert f"Session {record['id']} is beside the chips, and the connection to its pod is cut." in refused.stderr
     assert "Try again when the line is back." in refused.stderr
+    # Another kernel says what it waits for.
+    second = manager(added, name)
+    second.start_kernel(env=added.environ, cwd=str(added.directory))
+    wait_until(lambda: "this one waits for it" in (place_of(added, connection_id(second)) or {}).get("message", ""))
     line.open()
+    wait_until(lambda: place_of(added, connection_id(second))["ready"])
+    second.shutdown_kernel()
     wait_until(lambda: [(each["state"], each["supervisor"]) for each in sessions(added)] == [("connected", "")])
     assert notebook.run("print(float(jax.numpy.ones(8).sum()))").text == "8.0\n"
 
