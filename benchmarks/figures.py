@@ -120,6 +120,12 @@ def _place(row: str, column: str) -> Value:
     return Value("The kernel's place: 100 ms there and back, 20 Mbit/s up and 100 down", row, column)
 
 
+def _places(row: str, formats: str) -> Fragment:
+    columns = ("here, through the tunnel", "beside the chips", "in a lab, its page here", "in a lab, by --gateway-url")
+    cells = " | ".join([formats] * len(columns))
+    return Fragment("beside.md", f"| {row} | {cells} |", tuple(_place(row, each) for each in columns))
+
+
 _RELAY = "ours, with a relay"
 _KUBECTL = "kubectl port-forward"
 _DAEMON, _LOST = (
@@ -333,6 +339,17 @@ FRAGMENTS = (
             _place("a model made eagerly, each loss printed", "beside the chips"),
             _place("a model made eagerly, each loss printed", "here, through the tunnel"),
             *(_place(row, "beside the chips") for row in ("a cell", "Tab", "Interrupt", "restart")),
+        ),
+    ),
+    *(_places(row, "{:.2f}") for row in ("a cell", "Tab", "Interrupt", "a new operation")),
+    *(_places(row, "{:.1f}") for row in ("50 steps, each loss printed", "a model made eagerly, each loss printed")),
+    *(_places(row, "{:.2f}") for row in ("start of a second kernel", "restart")),
+    Fragment(
+        "decisions/kernel-pod.md",
+        "a second kernel answers after {:.2f} s in the pod that runs, and after {:.2f} s in one of its own.",
+        (
+            _place("start of a second kernel", "beside the chips"),
+            _place("start in a pod of its own", "beside the chips"),
         ),
     ),
     Fragment(

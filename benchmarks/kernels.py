@@ -28,6 +28,7 @@ _ROUND_TRIPS_MS = (30, 100)
 _UP_MEGABITS, _DOWN_MEGABITS = 20, 100
 _HERE, _BESIDE = "here, through the tunnel", "beside the chips"
 _LAB, _GATEWAY = "in a lab, its page here", "in a lab, by --gateway-url"
+_OWN_POD = "start in a pod of its own"
 _SECONDS = 120.0
 _PAUSE_SECONDS = 0.1
 _TIMES = 5
@@ -249,7 +250,10 @@ def _table(kubeconfig: str, context: str, milliseconds: int) -> Table:
         place = ["--kubeconfig", far, "--context", context, "--image", programs.reference(programs.LAB_IMAGE)]
         with _prepared(Path(directory), place) as (url, name):
             taken = asyncio.run(_columns(Path(directory), {"kubeconfig": far, "context": context}, url, name))
-    rows = [row for row in taken[_HERE] if row != "connect"]
+        with _alone(Path(directory), place) as name:
+            taken[_BESIDE][_OWN_POD] = asyncio.run(_start(lambda: _Local.started(name, Path(directory))))
+    rows = [row for row in taken[_BESIDE] if row != "connect"]
+    rows.insert(rows.index("start of a second kernel") + 1, rows.pop())
     eager = "a model made eagerly, each loss printed"
     quick = [row for row in ("a cell", "Tab", "Interrupt") if taken[_BESIDE][row] > milliseconds / 1000 + 0.02]
     ratio = taken[_BESIDE][eager] / taken[_HERE][eager]
@@ -261,7 +265,7 @@ def _table(kubeconfig: str, context: str, milliseconds: int) -> Table:
         verdict=f"{', '.join(quick) or 'none'} later; {ratio:.2f} of the eager model's time",
         notes=[
             "One run of each, in turn; of what is quick the median of five. The lab runs already.",
-            "A start and a restart end when the kernel has answered.",
+            "A start and a restart end when the kernel has answered. A pod here is processes: no node, no image.",
             "The last two are one Jupyter server in the pod: its own WebSocket, and one through a Jupyter server here.",
         ],
     )
@@ -285,6 +289,26 @@ def _prepared(directory: Path, place: list[str]) -> Iterator[tuple[str, str]]:
             yield url, json.loads(added)["name"]
         finally:
             lab.terminate()
+
+
+@contextlib.contextmanager
+def _alone(directory: Path, place: list[str]) -> Iterator[str]:
+    """Make a kernelspec whose lab does not run; yield its name."""
+    environ = {**os.environ, "JUPYTER_DATA_DIR": str(directory)}
+    command = [sys.executable, "-m", "pathways_jupyter"]
+    added = subprocess.check_output([*command, "kernel", "add", "--name", "alone", *place, "--json"], env=environ)
+    try:
+        yield json.loads(added)["name"]
+    finally:
+        # --image is not for it.
+        down = [*command, "lab", "down", "--name", "alone", "--delete-volume", *place[:-2]]
+        subprocess.run(down, env=environ, check=True, stdout=subprocess.DEVNULL)
+
+
+async def _start(start: Any) -> float:
+    began = time.perf_counter()
+    async with start():
+        return time.perf_counter() - began
 
 
 async def _columns(directory: Path, settings: Mapping[str, str], url: str, name: str) -> dict[str, dict[str, float]]:

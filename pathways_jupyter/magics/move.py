@@ -94,7 +94,8 @@ def move(notebook: NotebookSession, values: Values) -> View:
         ) from None
     where = "on your machine" if is_beside else f"beside the chips ({chosen.cluster if chosen else ''})"
     raise KernelMoves(
-        f"The next cell runs {where}, with {count(len(save.variables), 'variable')} ({size(save.nbytes)}).",
+        f"The next cell runs {where}, with {count(len(save.variables), 'variable')} ({size(save.nbytes)}), which are "
+        f"until then in the save {save.name}.",
         hint=f"Run again the cells that wait behind this one{_again()}.",
     )
 
