@@ -129,6 +129,7 @@ INTERRUPTED_CALL = """
 import os, signal, threading, time
 import jax, numpy as np
 from jax.experimental import colocated_python
+from jax.experimental.colocated_python import func
 import pathways_jupyter
 
 @colocated_python.colocated_python
@@ -147,9 +148,23 @@ def interrupt():
         time.sleep(0.05)
     os.kill(os.getpid(), signal.SIGINT)
 
+def interrupt_when_sent(make):
+    def made(*about):
+        send = make(*about)
+        def sent(*arguments):
+            send(*arguments)
+            # A function whose host runs it before JAX waits for it, on a busy machine.
+            func._make_output_specs_and_push_result_fun = make
+            raise KeyboardInterrupt
+        return sent
+    return made
+
+if {is_early}:
+    func._make_output_specs_and_push_result_fun = interrupt_when_sent(func._make_output_specs_and_push_result_fun)
 with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1", wait=True):
     x = jax.device_put(np.ones(2, np.float32), colocated_python.colocated_cpu_devices(jax.devices())[0])
-    threading.Thread(target=interrupt, daemon=True).start()
+    if not {is_early}:
+        threading.Thread(target=interrupt, daemon=True).start()
     try:
         endless(x)
     except KeyboardInterrupt:
@@ -257,8 +272,8 @@ def own_lines_only(errors: str, script: Path, message: str) -> None:
     assert len([line for line in lines if line.startswith("  File")]) <= 4, errors
 
 
-def test_a_colocated_call_that_was_interrupted_in_a_script_holds_no_later_one_up(machine, cluster, tmp_path):
-    done = machine.python(
-        "-c", INTERRUPTED_CALL.format(begun=str(tmp_path / "begun"), release=str(tmp_path / "end")), timeout=DEADLINE
-    )
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_colocated_call_that_was_interrupted_in_a_script_holds_no_later_one_up(machine, cluster, tmp_path, is_early):
+    program = INTERRUPTED_CALL.format(begun=str(tmp_path / "begun"), release=str(tmp_path / "end"), is_early=is_early)
+    done = machine.python("-c", program, timeout=DEADLINE)
     assert done.stdout == "interrupted\n[2.0, 2.0]\n", done.stderr

@@ -44,24 +44,31 @@ def leave_behind(error: BaseException) -> str:
 def leave_interrupted_calls() -> None:
     """In a script, where no cell's end is reported, do as :func:`leave_behind` does when a call itself is interrupted.
 
-    A function's first call waits for its host, which says what the result looks like; later calls return at once.
-    Warns if this version of JAX lacks a name that this needs.
+    A function's first call waits for its host, which says what the result looks like; later calls return at once. The
+    host may run it before the wait begins: an Interrupt in between counts as well. Warns if this version of JAX lacks a
+    name that this needs.
     """
     try:
         func = jax_internals.load_calls().colocated
     except SessionError as error:
         warnings.warn(str(error), stacklevel=2)
         return
-    wait = func._deserialize_specs
-    if hasattr(wait, "__wrapped__"):
+    make = func._uncached_get_specialized_func
+    if hasattr(make, "__wrapped__"):
         return
 
-    @functools.wraps(wait)
-    def wait_or_leave(*arguments: Any) -> Any:
-        try:
-            return wait(*arguments)
-        except KeyboardInterrupt as error:
-            leave_behind(error)
-            raise
+    @functools.wraps(make)
+    def make_leavable(*about: Any) -> Any:
+        call = make(*about)
 
-    func._deserialize_specs = wait_or_leave
+        @functools.wraps(call)
+        def call_or_leave(*arguments: Any, **named: Any) -> Any:
+            try:
+                return call(*arguments, **named)
+            except KeyboardInterrupt as error:
+                leave_behind(error)
+                raise
+
+        return call_or_leave
+
+    func._uncached_get_specialized_func = make_leavable

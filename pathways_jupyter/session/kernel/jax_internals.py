@@ -42,7 +42,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "dispatch": ("runtime_tokens",),
     "logging": ("absl_set_min_log_level",),
     "profiler": ("_profiler", "start_server", "start_trace", "stop_server", "stop_trace", "trace"),
-    "colocated": ("_deserialize_specs",),
+    "colocated": ("_uncached_get_specialized_func",),
     "streams": ("set_execution_stream_id",),
 }
 """The names used of each module; a test compares them with the sources."""
@@ -74,7 +74,7 @@ class CallInternals:
     """JAX's modules that hold the names which leaving an interrupted colocated call behind needs.
 
     Attributes:
-      colocated: The calls, which wait for a host's description of the result.
+      colocated: The calls, of which the first waits for a host's description of the result.
       streams: jaxlib's C++ bindings, with the order of a thread's calls.
     """
 
