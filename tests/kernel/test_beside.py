@@ -757,8 +757,9 @@ def test_credentials_that_expire_during_a_cut_are_waited_for(added, link, cluste
     begun = notebook.begin("import time\nfor number in range(60):\n    print(number, flush=True); time.sleep(0.1)")
     before = notebook.finish(begun, until="3\n").text
     line.cut()
-    wait_until(lambda: "is cut" in place(added, notebook)["message"])
+    # Before the message: no attempt that has the token still is under way when the line is back.
     token.revoke()
+    wait_until(lambda: "is cut" in place(added, notebook)["message"])
     line.open()
     wait_until(lambda: "credentials" in place(added, notebook)["message"])
     token.renew()

@@ -73,7 +73,7 @@ async def test_a_scope_that_means_the_same_cluster_has_its_identity_and_is_live_
     async with opened(server) as page:
         await page.until(lambda page: page.sessions)
         scope = page.sessions[0]["scope"]
-        assert scope == {"context": "", "namespace": "default", "session": record["id"], "local": False}
+        assert scope == {"context": "", "namespace": "default", "session": record["id"], "local": False, "kernel": ""}
         await page.look(**scope)
         await page.until(all_ready)
         (held,) = [row["holder"] for row in page.slices.values() if row["holder"]] or [None]
