@@ -7,7 +7,7 @@ import io
 
 import psutil
 import pytest
-from waits import has_ended
+from waits import has_ended, wait_until
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.elastic import cordons, fault_targets
@@ -46,14 +46,21 @@ def run(monkeypatch, bench, fault: str, *, patience: float) -> int:
     return cordons.main([fault, "0", str(patience)])
 
 
+def keepers(fault):
+    """The child that uncordons the nodes of a fault in the end."""
+    # One of an earlier test that has ended has no command line.
+    living = [each for each in psutil.Process().children() if not has_ended(each.pid)]
+    return [each for each in living if fault in each.cmdline()]
+
+
 async def test_a_fault_that_is_healed_leaves_no_cordon_no_file_and_no_process(bench, node):
     where = ConnectConfig(kubeconfig=bench.kubeconfig())
     async with bench.client() as client:
         assert await cordons.cordon(client, where, ["n1"], WORKERS, 1, 600) == ("n1",)
         fault = cordons.mark(await objects.get(client, objects.NODES, "n1"))
-        # A child of an earlier test that has ended has no command line.
-        living = [each for each in psutil.Process().children() if not has_ended(each.pid)]
-        (process,) = [each for each in living if fault in each.cmdline()]
+        # One that begins has no command line for a moment.
+        await asyncio.to_thread(wait_until, lambda: keepers(fault))
+        (process,) = keepers(fault)
         assert fault.startswith("default/service/1/")
         assert cordons.lasting(fault).exists()
         assert await cordons.uncordon(client, ["default/service/2/", "other/service/1/"]) == ()
