@@ -41,17 +41,14 @@ class MirroredSessions:
     Args:
       where: The cluster, as this machine names it.
       changed: Called when there are fewer sessions.
-
-    Attributes:
-      is_cut: Whether the line to the pod is cut. What a client asks then is refused: it would be done when no one
-        expects it any more.
+      is_cut: Returns whether the line to the pod is cut. What a client asks then is refused: it would be done when no
+        one expects it any more.
     """
 
-    def __init__(self, where: ConnectConfig, changed: Callable[[], None]) -> None:
-        self.is_cut = False
+    def __init__(self, where: ConnectConfig, changed: Callable[[], None], is_cut: Callable[[], bool]) -> None:
         self._stream: LabStream | None = None
         self._context = ""
-        self._where, self._changed = where, changed
+        self._where, self._changed, self._is_cut = where, changed, is_cut
         self._records: dict[str, SessionRecord] = {}
         self._forwards: dict[str, Forward] = {}
         self._logs: dict[str, int] = {}
@@ -65,7 +62,7 @@ class MirroredSessions:
 
     def follow(self, stream: LabStream, cluster: str) -> None:
         """Take the sessions that `stream` reports; `cluster` is the name of its cluster."""
-        self._stream, self.is_cut = stream, False
+        self._stream = stream
         self._context = "" if self._where.cluster else cluster
 
     def take(self, message: Mapping[str, Any], processes: Mapping[str, int]) -> None:
@@ -144,7 +141,7 @@ class MirroredSessions:
 
     async def _listen(self, session: str, path: Path) -> Forward:
         async def open_channel() -> StreamChannel:
-            if self._stream is None or self.is_cut:
+            if self._stream is None or self._is_cut():
                 raise ConnectionLost("The connection to the kernel's pod is lost.")
             return self._stream.channels.open({"session": session})
 

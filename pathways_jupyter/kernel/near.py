@@ -62,7 +62,7 @@ class NearEnd:
         self._embedded: clusters.Embedded | None = None
         # Why the stream is cut; empty while it is not.
         self._cut = ""
-        self._mirror = MirroredSessions(chosen.where, self._changed.set)
+        self._mirror = MirroredSessions(chosen.where, self._changed.set, lambda: bool(self._cut))
 
     def start(self, request: KernelRequest) -> None:
         """Start a kernel; a request that was handed over twice has been answered already."""
@@ -183,11 +183,11 @@ class NearEnd:
     def _interrupted(self, reason: str) -> None:
         if self._has_ended():
             return
-        self._mirror.is_cut, self._cut = True, reason
+        self._cut = reason
         self._report(f"The connection is cut; the kernel goes on. {reason}")
 
     def _restored(self, _seconds: float) -> None:
-        self._mirror.is_cut, self._cut = False, ""
+        self._cut = ""
         self._report("")
 
     def _has_ended(self) -> bool:
