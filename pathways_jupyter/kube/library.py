@@ -34,7 +34,7 @@ READ_ERRORS = (aiohttp.ClientError, OSError, ValueError)
 
 _SMALL_BYTES = 16 * 1024
 _QUEUED_BYTES = 16 * 1024
-"""More bytes wait where a connection is slow. Fewer may only wait for TCP's next acknowledgement, some milliseconds."""
+"""So many bytes wait where a connection is slow. Fewer may only wait some milliseconds, for TCP to acknowledge them."""
 _BYTES_ACKED = slice(120, 128)
 """Position of `tcpi_bytes_acked` in Linux's ``tcp_info``."""
 _SO_NWRITE = 0x1024
