@@ -100,6 +100,10 @@ class NearKernel:
             if self._returns is not None:
                 self._write(RETURN + self._returns.to_json().encode())
             self._write(EXIT + str(code).encode())
+        except asyncio.CancelledError:
+            # The near end ends, and the kernels with it. Without this word it was killed, and needs a successor.
+            self._write(EXIT + b"1")
+            raise
         finally:
             await tasks.stop(left, living, returning, *self._fetches, *([self._versions] if self._versions else []))
             self._place.close()
