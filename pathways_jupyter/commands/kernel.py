@@ -32,7 +32,8 @@ COMMANDS = (
         examples={"move": "to the chips, and from there back"},
         details="Variables are saved in the session's bucket, the session ends, and the next cell runs in the other "
         "kernel, which has connected with the same settings and loaded them. The front end keeps its kernel, and so "
-        "its name for it; Restart starts one of that name anew. Functions, classes and imports come from their cells.",
+        "its name for it; Restart starts one of that name anew. What it has imported is imported again; functions and "
+        "classes come from their cells.",
         in_terminal="It is a command of the notebook that moves.",
         only=Face.NOTEBOOK,
     ),

@@ -27,11 +27,13 @@ class Moved:
     Attributes:
       settings: Of ``pathways_jupyter.connect``.
       save: Name of the save with the notebook's variables.
+      imports: What is imported for those that are in no save, by their names; see :func:`.imports`.
       origin: Command line of the kernel that has moved away from this machine; empty if it has not been here.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     save: str = ""
+    imports: Mapping[str, Sequence[str]] = field(default_factory=dict)
     origin: Sequence[str] = ()
 
     def to_json(self) -> str:

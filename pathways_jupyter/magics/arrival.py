@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pathways_jupyter
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import some
 from pathways_jupyter.kernel.moved import Moved
 from pathways_jupyter.magics import extension, saved
+from pathways_jupyter.saved import code
 from pathways_jupyter.session.kernel import process
 
 
@@ -26,6 +30,7 @@ def arrive(what: str) -> None:
     def begin(_: object) -> None:
         # Not before: IPython takes what is there at its start for its own.
         shell.events.unregister("pre_run_cell", begin)
+        missing = _import(about, shell)
         try:
             if failed is not None:
                 raise failed
@@ -44,5 +49,18 @@ def arrive(what: str) -> None:
                 name=about.save,
             )
             notebook.notify([f"Moved, without its variables: {why} {hint}"])
+        if missing:
+            notebook.notify([f"Not imported: {some(missing)}."])
 
     shell.events.register("pre_run_cell", begin)
+
+
+def _import(about: Moved, shell: Any) -> list[str]:
+    """Import what the notebook has imported; return what that failed for, and why."""
+    missing = []
+    for name, (module, within) in about.imports.items():
+        try:
+            shell.push({name: code.imported((module, within))})
+        except Exception as error:
+            missing.append(f"{name} ({error})")
+    return missing

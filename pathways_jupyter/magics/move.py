@@ -6,9 +6,9 @@ import json
 import secrets
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base.config import ConnectConfig
@@ -22,12 +22,14 @@ from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import Waiting, reported
 from pathways_jupyter.render.progress import SAVING, Titles
 from pathways_jupyter.render.view import View, said
+from pathways_jupyter.saved import code
 from pathways_jupyter.session import clusters, protocol
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.verdicts import SessionCommand
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.client import Client
+    from pathways_jupyter.saved.code import Import
     from pathways_jupyter.saved.saves import Save
 
 _STARTING = Titles("Starting the lab", "The lab is not started", "The lab runs")
@@ -74,7 +76,9 @@ def move(notebook: NotebookSession, values: Values) -> View:
     given, defaults = (protocol.config_to_json(each) for each in (current.config, ConnectConfig()))
     settings = {key: each for key, each in given.items() if each != defaults[key] and key not in _OF_A_PLACE}
     settings |= {"gcs_bucket": clusters.bucket(current.record)}
-    what = Moved(settings, save.name, (sys.executable, *sys.orig_argv[1:]) if chosen else ())
+    imports = code.imports(process.variables())
+    what = Moved(settings, save.name, imports, (sys.executable, *sys.orig_argv[1:]) if chosen else ())
+    notebook.end_trace(notebook.screen.say)
     try:
         current.disconnect(process.variables())
         notebook.draw()
@@ -96,7 +100,7 @@ def move(notebook: NotebookSession, values: Values) -> View:
     raise KernelMoves(
         f"The next cell runs {where}, with {count(len(save.variables), 'variable')} ({size(save.nbytes)}), which are "
         f"until then in the save {save.name}.",
-        hint=f"Run again the cells that wait behind this one{_again()}.",
+        hint=f"Run again the cells that wait behind this one{_again(imports)}.",
     )
 
 
@@ -140,15 +144,7 @@ def _lost(save: Save) -> str:
     return " ".join(f"Not kept: {str(each).rstrip('.')}." for each in save.unkept)
 
 
-def _again() -> str:
-    """Return which other cells have to run again, as the end of a sentence: those for what is code."""
-    variables = process.variables()
-    made = [
-        name
-        for name, value in variables.items()
-        if isinstance(value, type | FunctionType) and value.__module__ == "__main__"
-    ]
-    imported = [name for name, value in variables.items() if isinstance(value, ModuleType)]
-    parts: list[Any] = [f"define {some(made)}"] if made else []
-    parts += [f"import {some(imported)}"] if imported else []
-    return f", and those that {' and '.join(parts)}" if parts else ""
+def _again(imports: Mapping[str, Import]) -> str:
+    """Return which other cells have to run again, as the end of a sentence: those that define what is code."""
+    made = [name for name, value in process.variables().items() if code.is_code(value) and name not in imports]
+    return f", and those that define {some(made)}" if made else ""

@@ -122,6 +122,7 @@ def reconnect(notebook: NotebookSession, values: Values, output: CellOutput | No
         costs = current.verdict(SessionCommand.RECONNECT, arrays=f"its {lost}").sentence
         if not notebook.screen.confirm(f"{costs} Reconnect?"):
             return said("Not reconnected.")
+    notebook.end_trace(notebook.screen.say)
     _renew(notebook, current, attempt, current.config, output)
     return None
 
@@ -182,12 +183,11 @@ def disconnect(notebook: NotebookSession, values: Values) -> View:
     saved_as = current.suspender.save_name
     if (watched := sys.modules.get("pathways_jupyter.widgets.live_views")) is not None:
         watched.end_maps()
+    notebook.end_trace(notebook.screen.say)
     try:
         ended = current.disconnect(process.variables())
     except KeyboardInterrupt as interrupt:
         raise SessionError(str(interrupt), hint="%pathways sessions lists it until it is gone.") from None
-    finally:
-        notebook.trace = None
     notebook.draw()
     return arrays.disconnected(current.id, ended.unusable, ended.left, saved_as=saved_as)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import interrupts
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.kube.clock import boot_seconds
@@ -33,7 +33,7 @@ class NotebookSession:
     """The session of one shell, with its card and notices.
 
     Attributes:
-      trace: The trace that is being taken, between ``profile start`` and ``profile stop``; it ends with its proxy.
+      trace: The trace that is being taken, between ``profile start`` and ``profile stop``.
       resumed: What was said of the arrays that came back since the cell began; empty if none did.
       began: When the extension was loaded, in seconds since 1970.
       is_reminded: Whether saves of earlier kernels were looked for.
@@ -101,6 +101,21 @@ class NotebookSession:
         """
         session: Session | None = process.session() or self._watched
         return session or self.need()
+
+    def end_trace(self, say: Callable[[str], None]) -> None:
+        """Stop the trace that is being taken, because its proxy ends now, and say where it is; no-op without one."""
+        trace, self.trace = self.trace, None
+        if trace is None:
+            return
+        session = process.session()
+        try:
+            if session is None or session.state not in {SessionState.CONNECTED, SessionState.DEGRADED}:
+                raise SessionError("the proxy cannot be reached.")
+            trace.stop()
+        except PathwaysError as error:
+            say(f"The trace of the chips is lost: {error}")
+        else:
+            say(f"The trace of the chips is stopped; %pathways profile show {trace.location} shows it.")
 
     def watch(self, session: Any, card: CellOutput | None = None) -> None:
         """Show what happens to `session` from now on, and keep its card up to date."""
@@ -198,6 +213,7 @@ class NotebookSession:
             return
         self._suspends_for = None
         try:
+            self.end_trace(lambda words: self.notify([words]))
             suspension = session.suspend()
         except (PathwaysError, KeyboardInterrupt) as error:
             problem = f"{error} {worded(error.hint, Face.NOTEBOOK)}".strip() if isinstance(error, PathwaysError) else ""

@@ -34,6 +34,7 @@ def suspend(notebook: NotebookSession, values: Values) -> View:
         f"{suspension}{about(suspension.seconds)} can be kept, but not: {lost}. Suspend?"
     ):
         return said("Not suspended.")
+    notebook.end_trace(notebook.screen.say)
     notebook.screen.say(f"Saving {suspension}{about(suspension.seconds)}.")
     with reported(notebook.screen, SUSPENDING) as report:
         current.suspend(suspension=suspension, yes=values.get("yes") or suspension.unkept, report=report)

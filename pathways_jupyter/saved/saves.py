@@ -18,7 +18,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -30,6 +29,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as array_files
 from pathways_jupyter.saved import cut_short
 from pathways_jupyter.saved.arrays import READ, WRITE, Report
+from pathways_jupyter.saved.code import is_code
 from pathways_jupyter.saved.index import (
     LARGEST_BYTES,
     MOST_ARRAYS,
@@ -46,7 +46,6 @@ _MOST_READS = 3
 """A save that is replaced while it is read is read again."""
 _LONGEST_SAVE_SECONDS = 12 * 3600.0
 """A save that takes longer fails: a sweep may have taken its arrays for abandoned soon."""
-_NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 @dataclass(frozen=True)
@@ -340,7 +339,7 @@ def _described_variables(
     """
     writer, nodes, unkept = VariableWriter(lambda array: array_files.describe(array, devices)), dict[str, Any](), []
     for variable, value in variables.items():
-        if not all_of and (variable.startswith("_") or isinstance(value, _NO_DATA)):
+        if not all_of and (variable.startswith("_") or is_code(value)):
             continue
         try:
             if not is_name(variable):

@@ -514,7 +514,9 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
     shown = notebook.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=1 --wait 60")
     assert shown.status == "ok", shown.shown
     notebook.run(
-        "import jax, jax.numpy as jnp, os\nx = jnp.arange(8.0) * 2\nstep = 41\nheld = open(os.devnull)\n"
+        "import jax, jax.numpy as jnp, os, sys, types\nfrom collections import Counter\nfrom jax import jit\n"
+        "only_here = sys.modules['only_here'] = types.ModuleType('only_here')\n"
+        "x = jnp.arange(8.0) * 2\nstep = 41\nheld = open(os.devnull)\n"
         "def double(y): return y * 2\n"
     )
     asked = notebook.begin("%pathways move")
@@ -528,14 +530,15 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
         moved = notebook.finish(begun)
         assert moved.error == "KernelMoves", moved.shown
         assert f"The next cell runs {where}, with 2 variables" in moved.shown
-        assert "define double and import jax, jnp" in moved.shown or where == "on your machine"
+        assert "those that define double." in moved.shown or where == "on your machine"
         # The front end learns that it was not run.
         assert "too early" not in notebook.finish(later).text
         until_moved(notebook, where)
-        first = notebook.run("import os; print(x[3], step, list(x.devices())[0].platform)")
+        first = notebook.run("print(x[3], step, jax.devices()[0].platform, jnp.pi > 3, Counter('a'), jit.__name__)")
         assert first.status == "ok", (first.shown, first.text, notebook.seen[-3:])
         assert "Loaded moved-" in first.text
-        assert "6.0 41 tpu" in first.text
+        assert "6.0 41 tpu True Counter({'a': 1}) jit" in first.text
+        assert ("Not imported: only_here" in str(first.outputs)) is (where != "on your machine")
         assert notebook.manager.provisioner.pid == pid
         assert (notebook.run("print(os.getpid())").text == f"{pid}\n") is (where == "on your machine")
         (record,) = sessions(added)

@@ -220,15 +220,31 @@ def test_without_a_session_the_command_says_so(machine, cluster):
 
 
 @pytest.mark.thorough
-def test_a_trace_ends_with_its_proxy(connected):
-    assert connected.run("%pathways profile start").status == "ok"
-    assert connected.run("%pathways reconnect --yes").status == "ok"
-    assert "No trace is being taken." in connected.run("%pathways profile stop").shown
-    again = connected.run("%pathways profile start")
-    assert again.status == "ok", again.shown
-    connected.run("%pathways disconnect")
+def test_a_trace_ends_with_its_proxy_and_stays_readable(connected):
+    for command in ("reconnect --yes", "suspend --yes", "disconnect"):
+        again = connected.run("%pathways profile start")
+        assert again.status == "ok", again.shown
+        connected.run("import jax.numpy as jnp; jnp.ones(8).sum().block_until_ready()")
+        ended = connected.run(f"%pathways {command}")
+        assert ended.status == "ok", ended.shown
+        (location,) = re.findall(r"trace of the chips is stopped; %pathways profile show (gs://\S+)", ended.text)
+        assert "No trace is being taken." in connected.run("%pathways profile stop").shown
+        if command.startswith("suspend"):
+            assert connected.run("%pathways resume --yes").status == "ok"
+        assert "Profile of" in shown(connected.run(f"%pathways profile show {location}"))[0]
     assert "not connected" in connected.run("%pathways profile start").shown
-    assert "No trace is being taken." in connected.run("%pathways profile stop").shown
+    assert connected.run(CONNECT).status == "ok"
+    assert connected.run(STEP).status == "ok"
+
+
+@pytest.mark.thorough
+def test_a_trace_whose_proxy_was_removed_from_outside_is_lost_in_words(machine, connected):
+    assert connected.run("%pathways profile start").status == "ok"
+    session = json.loads(machine.cli("sessions", "--json").stdout)[0]["id"]
+    assert machine.cli("sessions", "disconnect", session).returncode == 0
+    stopped = connected.run("%pathways profile stop")
+    assert "it has ended, or cannot be reached" in stopped.shown
+    assert "GrpcClientSession" not in stopped.shown
     assert connected.run(CONNECT).status == "ok"
     assert connected.run(STEP).status == "ok"
 

@@ -7,13 +7,13 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.saved.code import is_code
 
 if TYPE_CHECKING:
     from pathways_jupyter.base.events import SessionSlice
 
-_CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
 _CONNECTION_FILE = re.compile(r"kernel-(?P<id>.+)\.json")
 
 
@@ -83,7 +83,7 @@ def reserved(name: str) -> str:
         return "is a name of IPython's own"
     if hasattr(builtins, name) and name not in namespace():
         return "is a name of Python's own"
-    return "is a function, a class or a module here" if isinstance(present, _CODE) else ""
+    return "is a function, a class or a module here" if is_code(present) else ""
 
 
 def outputs() -> dict[int, Any]:
