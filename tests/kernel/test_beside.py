@@ -812,13 +812,26 @@ def test_kernelspecs_are_listed_and_removed(added, machine):
 
 
 @pytest.mark.thorough
-def test_a_program_that_runs_notebooks_uses_it(added, machine):
-    notebook = machine.directory / "small.ipynb"
-    cells = [{"cell_type": "code", "source": "6 * 7", "metadata": {}, "outputs": [], "execution_count": None}]
+@pytest.mark.parametrize("program", ["nbconvert", "papermill"])
+def test_a_program_that_runs_notebooks_uses_it(program, added, machine, tmp_path):
+    notebook, ran = machine.directory / "small.ipynb", tmp_path / "ran.ipynb"
     kernelspec = {"kernelspec": {"name": NAME, "display_name": "", "language": "python"}}
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [
+        {**cell, "source": "factor = 7", "metadata": {"tags": ["parameters"]}},
+        {**cell, "source": f"{CONNECT}\nfor n in range(100): print(n * factor)"},
+    ]
     notebook.write_text(json.dumps({"cells": cells, "metadata": kernelspec, "nbformat": 4, "nbformat_minor": 4}))
-    done = machine.python("-m", "jupyter", "nbconvert", "--to", "markdown", "--execute", "--stdout", str(notebook))
-    assert "42" in done.stdout, done.stderr
+    words = {
+        "nbconvert": ["jupyter", "nbconvert", "--to", "notebook", "--execute", "--output", str(ran), str(notebook)],
+        "papermill": ["papermill", str(notebook), str(ran), "-p", "factor", "11"],
+    }
+    done = machine.python("-m", *words[program])
+    assert done.returncode == 0, done.stderr
+    outputs = json.dumps(json.loads(ran.read_text())["cells"][-1]["outputs"])
+    assert all(f"{n * (11 if program == 'papermill' else 7)}\\n" in outputs for n in range(100))
+    # Its end is the kernel's, and the session's with it.
+    wait_until(lambda: not sessions(added))
 
 
 @pytest.mark.thorough
