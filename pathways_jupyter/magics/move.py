@@ -64,6 +64,8 @@ def move(notebook: NotebookSession, values: Values) -> View:
             "not read jobs.",
             hint=advice("Disconnect, connect to slices of your own and move; {load} brings what was saved here."),
         )
+    # Without a bucket nothing need begin.
+    saves = current.saves
     chosen = None if is_beside else kernelspec.choose(name)
     if chosen is not None:
         # Before anything ends here: its pod may have to wait for a node.
@@ -71,7 +73,7 @@ def move(notebook: NotebookSession, values: Values) -> View:
     with reported(notebook.screen, SAVING) as report:
         save = current.save(f"moved-{secrets.token_hex(4)}", report=report)
     if (lost := _lost(save)) and not values.get("yes") and not notebook.screen.confirm(f"{lost} Move?"):
-        current.saves.delete(save.name)
+        saves.delete(save.name)
         return said("Not moved.")
     given, defaults = (protocol.config_to_json(each) for each in (current.config, ConnectConfig()))
     settings = {key: each for key, each in given.items() if each != defaults[key] and key not in _OF_A_PLACE}

@@ -105,6 +105,12 @@ def until_moved(notebook, where):
     wait_until(lambda: program in psutil.Process(notebook.manager.provisioner.pid).cmdline())
 
 
+async def objects_of_all_kinds(cluster):
+    async with Client(auth.load(str(cluster))) as client:
+        kinds = (objects.PODS, objects.JOBS, objects.SECRETS, CONFIG_MAPS, objects.LEASES, objects.EVENTS)
+        return [each for kind in kinds for each in (await objects.list_(client, kind, namespace="default")).items]
+
+
 def nothing_of_sessions(machine, session):
     left = machine.cli("clean", "--local", "--dry-run").stdout
     return session not in left and not [*(machine.runtime / "pathways").glob(f"{session}*")]
@@ -211,12 +217,7 @@ def test_the_key_of_its_messages_is_in_no_object_of_the_cluster(added, cluster, 
     assert len(key) > 30
     beside.run(CONNECT)
 
-    async def objects_of_all_kinds():
-        async with Client(auth.load(str(cluster))) as client:
-            kinds = (objects.PODS, objects.JOBS, objects.SECRETS, CONFIG_MAPS, objects.LEASES, objects.EVENTS)
-            return [each for kind in kinds for each in (await objects.list_(client, kind, namespace="default")).items]
-
-    found = asyncio.run(objects_of_all_kinds())
+    found = asyncio.run(objects_of_all_kinds(cluster))
     assert {"Pod", "Secret", "Job"} <= {each["kind"] for each in found}
     assert key not in json.dumps(found)
 
@@ -606,6 +607,21 @@ def test_the_end_of_the_embedded_cluster_is_no_cut(added, machine, open_notebook
     wait_until(lambda: not notebook.manager.is_alive())
     assert "The kernel is lost: The embedded cluster has ended." in place(added, notebook)["message"]
     wait_until(lambda: not sessions(added))
+    assert added.cli("kernel", "remove", name).returncode == 0
+
+
+@pytest.mark.thorough
+def test_a_move_that_has_no_bucket_starts_no_lab(added, cluster, link, tmp_path, open_notebook):
+    far, image = str(tmp_path / "kubeconfig"), programs.reference(programs.LAB_IMAGE)
+    adding = added.cli("kernel", "add", "--name", "bucketless", "--kubeconfig", far, "--image", image, "--json")
+    name = json.loads(adding.stdout)["name"]
+    notebook = open_notebook(directory=added.directory)
+    connecting = f"%pathways connect --kubeconfig {far} --tpu tpuv6e:2x2=1 --wait 60"
+    assert notebook.run(f"%load_ext pathways_jupyter\n{connecting}").status == "ok"
+    refused = notebook.run(f"%pathways move {name}")
+    assert "this session has none" in refused.shown
+    assert "--gcs-bucket" in refused.shown
+    assert "bucketless" not in json.dumps(asyncio.run(objects_of_all_kinds(cluster)))
     assert added.cli("kernel", "remove", name).returncode == 0
 
 

@@ -111,7 +111,7 @@ async function runBehind(page: IJupyterLabPageFixture, name: string, code: strin
   );
 }
 
-test('on a line of 100 ms that is cut no output is lost, and the sidebar says what there is', async ({ page }) => {
+test('on a line of 100 ms a notebook moves and back, and a cut loses no output', async ({ page }) => {
   const outputs = page.locator('.jp-NotebookPanel:visible .jp-OutputArea-output');
   await newNotebook(page, 'Line.ipynb');
   await start(
@@ -123,9 +123,12 @@ test('on a line of 100 ms that is cut no output is lost, and the sidebar says wh
       'from pathways_jupyter.local.node import programs',
       'def cli(*words):',
       '    return subprocess.run(["pathways-jupyter", *words], capture_output=True, text=True, check=True).stdout',
-      'link = Link(pathlib.Path(cli("local", "kubeconfig").strip()), delay=0.05)',
+      'near = pathlib.Path(cli("local", "kubeconfig").strip())',
+      'link = Link(near, delay=0.05)',
       'far, image = link.write(pathlib.Path("far").absolute()), programs.reference(programs.LAB_IMAGE)',
       'added = cli("kernel", "add", "--kubeconfig", str(far), "--image", image, "--name", "far", "--json")',
+      // Over the line it is any cluster, with a bucket that one has to name and to reach.
+      'pathlib.Path("bucket.json").write_text(json.dumps(json.loads(near.with_name("storage.json").read_text())["variables"]))',
       'print("named", json.loads(added)["name"])'
     ].join('\n')
   );
@@ -134,11 +137,16 @@ test('on a line of 100 ms that is cut no output is lost, and the sidebar says wh
   await page.evaluate(() => window.jupyterapp.serviceManager.kernelspecs.refreshSpecs());
 
   const panel = await openPanel(page);
-  await newNotebook(page, 'Far.ipynb', name);
-  await connect(page, panel, 1);
+  await newNotebook(page, 'Far.ipynb');
+  const settings = '--kubeconfig far --gcs-bucket gs://pathways-local --tpu tpuv6e:2x2=1 --wait 60';
+  const reached = 'import json, os, pathlib; os.environ |= json.loads(pathlib.Path("bucket.json").read_text())';
+  await start(page, `${reached}\n%load_ext pathways_jupyter\n%pathways connect ${settings}`);
+  await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected', { timeout: 60_000 });
+  await start(page, `import jax, time\nx = jax.numpy.arange(8.0)\n%pathways move ${name}`);
+  await expect(outputs.last()).toContainText('The next cell runs beside the chips', { timeout: 60_000 });
   await expect(section(panel, 'session')).toContainText('Its kernel runs beside the chips, in');
 
-  await start(page, 'import time\nfor number in range(400):\n    print(number, flush=True); time.sleep(0.05)');
+  await start(page, 'for number in range(400):\n    print(number, flush=True); time.sleep(0.05)');
   await expect(outputs.last()).toContainText('10');
   await runBehind(page, 'Line.ipynb', 'link.cut()');
   await expect(section(panel, 'session')).toContainText('The connection is cut; the kernel goes on.');
@@ -160,5 +168,10 @@ test('on a line of 100 ms that is cut no output is lost, and the sidebar says wh
   );
   expect((await page.request.post(`/api/kernels/${kernel}/interrupt`)).status()).toBe(204);
   await expect(outputs.last()).toContainText('KeyboardInterrupt');
+  await start(page, '%pathways move');
+  await expect(outputs.last()).toContainText('The next cell runs on your machine', { timeout: 60_000 });
+  await expect(section(panel, 'session')).not.toContainText('beside the chips');
+  await start(page, 'print("sum", float(x.sum()), jax.devices()[0].platform)');
+  await expect(outputs.last()).toContainText('sum 28.0 tpu', { timeout: 60_000 });
   await disconnect(page, panel);
 });
