@@ -206,23 +206,27 @@ def receive(connection: socket.socket, root: Path | None, move: Callable[[str], 
 @contextlib.contextmanager
 def _scratch(root: Path) -> Iterator[str]:
     """Make a directory in `root` for what arrives; remove those of processes that were killed meanwhile."""
-    for left in root.glob(f"{SCRATCH}*"):
-        with contextlib.suppress(OSError), _locked(left):
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root) as scratch, _locked(Path(scratch)):
+    with contextlib.ExitStack() as held:
+        # One at a time: between its making and its lock a directory looks like one that was left.
+        with _locked(root):
+            for left in root.glob(f"{SCRATCH}*"):
+                with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                    shutil.rmtree(left, ignore_errors=True)
+            scratch = held.enter_context(tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root))
+            held.enter_context(_locked(Path(scratch)))
         yield scratch
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
     """Hold a lock on a directory, which ends with this process.
 
     Raises:
-      BlockingIOError: Another one holds it.
+      BlockingIOError: Another one holds it, and `flags` are not to wait for that.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
         yield
     finally:
         os.close(descriptor)

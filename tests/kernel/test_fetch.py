@@ -38,6 +38,32 @@ def test_what_a_killed_fetch_has_left_goes_with_the_next_one(ends):
     assert sorted(each.name for each in here.iterdir()) == [busy.name, "a"]
 
 
+def test_many_fetches_of_one_folder_take_nothing_of_each_other(tmp_path):
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    (there / "a").write_text("a")
+    fetched = []
+
+    def fetch_it():
+        near, far = socket.socketpair()
+        receiving = threading.Thread(target=fetch.receive, args=(far, here, None))
+        receiving.start()
+        with near:
+            fetched.append(fetch.send(near, there, fetch.choose(there, [str(there / "a")]), ignore))
+        receiving.join()
+
+    for _ in range(50):
+        together = [threading.Thread(target=fetch_it) for _ in range(4)]
+        for each in together:
+            each.start()
+        for each in together:
+            each.join()
+        (here / "a").unlink()
+    assert len(fetched) == 200
+    assert not [*here.iterdir()]
+
+
 def test_a_file_that_vanishes_is_named_and_nothing_stays(ends):
     there, here, near = ends
     for name in ("a", "b"):
