@@ -210,7 +210,7 @@ def _scratch(root: Path) -> Iterator[str]:
         # One at a time: between its making and its lock a directory looks like one that was left.
         with _locked(root):
             for left in root.glob(f"{SCRATCH}*"):
-                with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                with contextlib.suppress(OSError), _locked(left, free=True):
                     shutil.rmtree(left, ignore_errors=True)
             scratch = held.enter_context(tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root))
             held.enter_context(_locked(Path(scratch)))
@@ -218,15 +218,16 @@ def _scratch(root: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
-    """Hold a lock on a directory, which ends with this process.
+def _locked(directory: Path, *, free: bool = False) -> Iterator[None]:
+    """Hold a lock on a directory, which ends with this process; without one where the file system has none, as NFS.
 
     Raises:
-      BlockingIOError: Another one holds it, and `flags` are not to wait for that.
+      OSError: It has to be `free`, and perhaps is not.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
+        with contextlib.nullcontext() if free else contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if free else 0))
         yield
     finally:
         os.close(descriptor)
