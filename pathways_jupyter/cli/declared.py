@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.base.text import capitalized
 from pathways_jupyter.cli.terminal import TerminalShell
-from pathways_jupyter.commands.declaration import JSON, Command, Option, Source, ValueKind
+from pathways_jupyter.commands.declaration import JSON, Command, Source
+from pathways_jupyter.commands.parameters import Completer, explicit, parameters
 from pathways_jupyter.commands.tables import GROUPS, TERMINAL
 from pathways_jupyter.render.view import View
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def command(declared: Command) -> click.Command:
@@ -31,13 +29,15 @@ def command(declared: Command) -> click.Command:
         show(terminal, lambda shell: action_of(declared.name)(shell, explicit(values)))
 
     paragraphs = filter(None, (declared.summary, declared.details, declared.in_terminal))
-    made = takes(declared)(run)
-    return click.command(
+    more = (JSON,) if declared.json and JSON not in declared.options else ()
+    return click.Command(
         declared.name.rpartition(" ")[2],
+        callback=run,
+        params=parameters(declared, completing, more=more),
         short_help=declared.summary,
         help="\n\n".join(paragraphs),
         epilog=epilog(declared),
-    )(made)
+    )
 
 
 def show(terminal: TerminalShell, action: Callable[[TerminalShell], View | None]) -> None:
@@ -89,27 +89,6 @@ def group(
     return made
 
 
-def takes(spec: Command) -> Callable[[Decorated], Decorated]:
-    """Return a decorator that adds the words and options of `spec`, and ``--json`` if it has that."""
-
-    def decorate(function: Decorated) -> Decorated:
-        for option in reversed((*spec.options, *((JSON,) if spec.json and JSON not in spec.options else ()))):
-            function = _option(option)(function)
-            for alias in option.aliases:
-                function = click.option(alias, alias.lstrip("-").replace("-", "_"), hidden=True)(function)
-        if spec.rest:
-            function = click.argument(spec.rest, nargs=-1, type=click.UNPROCESSED)(function)
-        for word in reversed(spec.words):
-            kind = click.Choice(word.choices) if word.choices else None
-            tab = None if word.choices else completing(word.source)
-            number = -1 if word.many else 1
-            argument = click.argument(word.name, required=word.required, nargs=number, type=kind, shell_complete=tab)
-            function = argument(function)
-        return function
-
-    return decorate
-
-
 def epilog(declared: Command) -> str:
     """Return the examples of `declared`, for the end of its help."""
     return examples(*(f"{line}  # {purpose}" for line, purpose in (declared.examples or {}).items()))
@@ -120,31 +99,7 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  pathways-jupyter {line}" for line in lines) if lines else ""
 
 
-def explicit(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` without the options that were not given."""
-    return {name: value for name, value in values.items() if value not in (None, False, ())}
-
-
-def _option(option: Option) -> Callable[[Decorated], Decorated]:
-    spellings = [*filter(None, (option.short, option.flag)), option.name]
-    default = f"; default: {option.default}" if option.default else ""
-    text = f"{capitalized(option.help)}{default}."
-    if option.sets:
-        return click.option(*spellings, flag_value=option.sets, help=text)
-    if option.kind is ValueKind.FLAG:
-        return click.option(*spellings, is_flag=True, help=text)
-    if option.kind is ValueKind.SECONDS:
-        return click.option(*spellings, is_flag=False, flag_value="inf", metavar="[SECONDS]", help=text)
-    return click.option(
-        *spellings,
-        multiple=option.kind is ValueKind.LIST,
-        metavar=option.metavar or ("N" if option.kind is ValueKind.NUMBER else None),
-        help=text,
-        shell_complete=completing(option.source),
-    )
-
-
-def completing(source: Source) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+def completing(source: Source) -> Completer:
     """Return the callback that completes a value from `source` in the shell."""
 
     def complete(context: click.Context, parameter: click.Parameter, fragment: str) -> list[CompletionItem]:

@@ -11,9 +11,10 @@ import click
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.events import Event, EventKind
-from pathways_jupyter.cli.declared import completing, epilog, explicit, takes
+from pathways_jupyter.cli.declared import completing, epilog
 from pathways_jupyter.cli.terminal import TerminalShell
 from pathways_jupyter.commands.declaration import Source
+from pathways_jupyter.commands.parameters import explicit, parameters
 from pathways_jupyter.commands.session import RUN
 from pathways_jupyter.render import text
 from pathways_jupyter.render.progress import Progress
@@ -22,10 +23,10 @@ from pathways_jupyter.session.registry import SessionRecord
 
 @click.command(
     epilog=epilog(RUN),
+    params=parameters(RUN, completing),
     # The program's own options are not this command's, also without the -- before them.
     context_settings={"allow_interspersed_args": False},
 )
-@takes(RUN)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=completing(Source.FILES))
 def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None:
     """Run PROGRAM with TPUs of its own: its JAX finds them by its environment, and it needs no change.

@@ -1,24 +1,21 @@
-"""Parse a magic's line with argparse, without argparse's habit of exiting the process, and run it or show its help.
+"""Parse a magic's line, as a terminal's is, and run it or show its help.
 
-The commands are declared in :mod:`pathways_jupyter.commands`; this turns a declaration into a parser that raises
+The commands are declared in :mod:`pathways_jupyter.commands`; what is wrong in a line is a
 :class:`~pathways_jupyter.base.errors.ConfigError` with the closest valid spelling as the hint.
 """
 
 from __future__ import annotations
 
-import argparse
 import difflib
-import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import capitalized
-from pathways_jupyter.commands.declaration import HELP, Command, Option, ValueKind, group, split
+from pathways_jupyter.commands.declaration import HELP, Command, group, split
 from pathways_jupyter.magics.screen import shown
 
 _MOST_LISTED = 12
@@ -103,32 +100,10 @@ def parse(line: str, commands: Mapping[str, Command]) -> ParsedLine:
     if name not in commands:
         raise _unknown(" ".join([name, *rest[:1]]), commands)
     command = commands[name]
-    values = vars(_parser(command).parse_args(_joined(rest, command)))
+    values = _values(command, rest)
     if program:
         values[command.rest] = program
-    for word in command.words:
-        if word.choices and values.get(word.name, word.choices[0]) not in word.choices:
-            raise ConfigError(
-                f"There is no {word.name} {values[word.name]!r}.",
-                hint=f"{_nearest(values[word.name], word.choices)} See {command.name} --help.",
-            )
     return ParsedLine(command, values)
-
-
-def _joined(words: Sequence[str], command: Command) -> list[str]:
-    """Return `words` with values such as ``--xla_NAME=VALUE`` joined to their option; argparse takes one for an option.
-
-    Only where the values of an option always begin like this, and never a word that is an option of the command.
-    """
-    takes = {option.flag for option in command.options if option.metavar.startswith("--")}
-    own = {option.flag for option in command.options}
-    joined: list[str] = []
-    for word in words:
-        if joined and joined[-1] in takes and word.startswith("--") and word.partition("=")[0] not in own:
-            joined[-1] += f"={word}"
-        else:
-            joined.append(word)
-    return joined
 
 
 def divide(line: str, commands: Mapping[str, Command]) -> tuple[str, str]:
@@ -152,65 +127,26 @@ def _words(text: str, *, program: bool = False) -> list[str]:
         raise ConfigError(f"The line cannot be read: {error}.", hint=hint) from None
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that raises the errors that argparse would print."""
+def _values(command: Command, words: Sequence[str]) -> dict[str, Any]:
+    """Return what `words` give of a command's words and options."""
+    import click
 
-    def __init__(self, command: Command) -> None:
-        # Abbreviations would make tomorrow's new option break today's notebook.
-        super().__init__(
-            prog=command.name,
-            add_help=False,
-            allow_abbrev=False,
-            argument_default=argparse.SUPPRESS,
-            exit_on_error=False,
-        )
-        self._command = command
+    from pathways_jupyter.commands.parameters import explicit, parameters
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        try:
-            parsed, extra = self.parse_known_args(args, namespace)
-        except argparse.ArgumentError as error:
-            where = f"{error.argument_name}: " if error.argument_name else ""
-            # Without its cause, which adds nothing to the message.
-            raise self._mistake(f"{where}{error.message}.") from None
-        if extra:
-            flags = [option.flag for option in self._command.options]
-            raise ConfigError(
-                f"{self._command.name} does not take {extra[0]!r}.", hint=_nearest(extra[0], flags, self._command.name)
-            )
-        return parsed
-
-    def error(self, message: str) -> NoReturn:
-        raise self._mistake(f"{capitalized(message)}.")
-
-    def _mistake(self, message: str) -> ConfigError:
-        return ConfigError(message, hint=f"See {self._command.name} --help.")
-
-
-def _parser(command: Command) -> _Parser:
-    parser = _Parser(command)
-    for word in command.words:
-        # Choices are checked afterwards, because argparse would also check the missing value of an optional word.
-        # Without a default, argparse's own message would name a list of words as required.
-        many = {"nargs": "+"} if word.required else {"nargs": "*", "default": argparse.SUPPRESS}
-        more: dict[str, Any] = many if word.many else {}
-        parser.add_argument(word.name, **(more or {"nargs": None if word.required else "?"}))
-    for option in command.options:
-        parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_argument(option))
-        for alias in option.aliases:
-            # An alias gets its own name, so that two spellings with different values can be detected.
-            parser.add_argument(alias, dest=alias.lstrip("-").replace("-", "_"), **_argument(option))
-    return parser
-
-
-def _argument(option: Option) -> dict[str, Any]:
-    if option.kind is ValueKind.FLAG:
-        return {"action": "store_const", "const": option.sets or True}
-    if option.kind is ValueKind.LIST:
-        return {"action": "append"}
-    if option.kind is ValueKind.SECONDS:
-        return {"nargs": "?", "const": math.inf}
-    return {}
+    reader = click.Command(command.name, params=parameters(command, rest=False), add_help_option=False)
+    try:
+        with reader.make_context(command.name, list(words), allow_extra_args=True) as context:
+            extra, values = context.args, explicit(context.params)
+    except click.NoSuchOption as error:
+        extra = [error.option_name]
+    except click.UsageError as error:
+        # Without its cause, which adds nothing to the message.
+        said = error.message if type(error) is click.BadParameter else error.format_message()
+        raise ConfigError(said, hint=f"See {command.name} --help.") from None
+    if extra:
+        flags = [option.flag for option in command.options]
+        raise ConfigError(f"{command.name} does not take {extra[0]!r}.", hint=_nearest(extra[0], flags, command.name))
+    return values
 
 
 def _unknown(name: str, commands: Mapping[str, Command]) -> ConfigError:

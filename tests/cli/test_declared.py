@@ -141,3 +141,12 @@ def test_every_declared_command_has_an_action_and_is_listed():
 def test_a_command_of_magic_and_terminal_is_declared_once():
     for name in set(MAGIC) & set(TERMINAL) - {"elastic inject", "elastic heal"}:
         assert MAGIC[name] is TERMINAL[name]
+
+
+def test_an_option_of_the_command_is_never_the_value_of_another():
+    """It would be no dry run."""
+    words = ["service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--worker-options"]
+    refused = CliRunner().invoke(main, [*words, "--dry-run"])
+    assert refused.exit_code == 2
+    assert "'--worker-options' requires an argument" in refused.stderr
+    assert "'--name' requires" in CliRunner().invoke(main, ["kernel", "add", "--name", "--json"]).stderr

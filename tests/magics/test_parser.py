@@ -1,7 +1,5 @@
 """Reading a magic's line: what is meant, and how mistakes are reported."""
 
-import math
-
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
@@ -13,7 +11,7 @@ from pathways_jupyter.magics.parser import parse, run
 def test_a_line_becomes_a_command_with_only_what_was_given():
     call = parse("connect --tpu tpuv6e:2x2=2 --local --wait", MAGIC)
     assert call.command.name == "connect"
-    assert call.values == {"tpu": "tpuv6e:2x2=2", "local": True, "wait": math.inf}
+    assert call.values == {"tpu": "tpuv6e:2x2=2", "local": True, "wait": "inf"}
 
 
 def test_words_and_short_options_are_read():
@@ -39,12 +37,11 @@ def test_a_command_of_a_group_has_two_words():
     with pytest.raises(ConfigError, match="no command service deplyo") as raised:
         parse("service deplyo mine", MAGIC)
     assert "Did you mean deploy?" in raised.value.hint
-    with pytest.raises(ConfigError, match="required"):
-        parse("service show", MAGIC)
-    with pytest.raises(ConfigError, match=r"required: name\."):
-        parse("save", MAGIC)
+    for line in ("service show", "save"):
+        with pytest.raises(ConfigError, match="Missing argument 'NAME'"):
+            parse(line, MAGIC)
     assert parse("save friday", MAGIC).values == {"name": "friday"}
-    assert parse("save friday w b", MAGIC).values == {"name": "friday", "variables": ["w", "b"]}
+    assert parse("save friday w b", MAGIC).values == {"name": "friday", "variables": ("w", "b")}
 
 
 def test_a_word_with_choices_may_be_left_out():
@@ -65,16 +62,16 @@ def test_a_semicolon_at_the_end_is_ipythons():
 
 def test_a_repeated_option_is_a_list():
     line = "connect --proxy-options=--xla_a=1 --proxy-options=--xla_b=2"
-    assert parse(line, MAGIC).values["proxy_options"] == ["--xla_a=1", "--xla_b=2"]
+    assert parse(line, MAGIC).values["proxy_options"] == ("--xla_a=1", "--xla_b=2")
 
 
 def test_a_value_that_begins_with_dashes_may_follow_its_option_as_help_shows_it():
     line = "connect --proxy-xla-flags --xla_a=1 --proxy-xla-flags=--xla_b=2 --local"
-    assert parse(line, MAGIC).values == {"proxy_xla_flags": ["--xla_a=1", "--xla_b=2"], "local": True}
+    assert parse(line, MAGIC).values == {"proxy_xla_flags": ("--xla_a=1", "--xla_b=2"), "local": True}
     deploy = "service deploy mine --tpu tpuv5e:4x4 --worker-options"
-    assert parse(f"{deploy} --x=1 --dry-run", MAGIC).values["worker_options"] == ["--x=1"]
+    assert parse(f"{deploy} --x=1 --dry-run", MAGIC).values["worker_options"] == ("--x=1",)
     # An option of the command is never a value.
-    with pytest.raises(ConfigError, match="--worker-options: expected one argument"):
+    with pytest.raises(ConfigError, match="'--worker-options' requires an argument"):
         parse(f"{deploy} --dry-run", MAGIC)
 
 
@@ -126,7 +123,7 @@ def test_a_mistake_is_one_line_with_a_way_out(line, word, hint):
     assert word in str(caught.value)
     assert hint in caught.value.hint
     assert "\n" not in str(caught.value) + caught.value.hint
-    # What argparse had to say is in the message; there is nothing more in the traceback.
+    # What click had to say is in the message; there is nothing more in the traceback.
     assert caught.value.__cause__ is None
 
 
