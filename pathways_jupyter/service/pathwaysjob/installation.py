@@ -27,7 +27,17 @@ USER = 65532
 """The user that it runs as; none of the base image's."""
 _PACKAGE = "pathways_jupyter"
 _IMPORTED = frozenset(
-    ["aiohttp", "google-auth", "jupyter-core", "kubernetes", "prometheus-client", "pyyaml", "requests", "yarl"]
+    [
+        "aiohttp",
+        "google-auth",
+        "jupyter-core",
+        "kubernetes",
+        "packaging",
+        "prometheus-client",
+        "pyyaml",
+        "requests",
+        "yarl",
+    ]
 )
 """Requirements of this package that the operator imports."""
 _LABELS = {"app": NAME, names.MANAGED_BY_LABEL: names.MANAGED_BY}
