@@ -36,8 +36,6 @@ from pathways_jupyter.tunnel.multiplexer import StreamChannel
 IDLE_SECONDS = 10.0
 """Time without kernels and sessions after which the near end goes: a restart comes sooner."""
 
-logger = logging.getLogger(__name__)
-
 
 class NearEnd:
     """All kernels of one lab on this machine.

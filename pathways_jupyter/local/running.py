@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import logging
 import re
 import time
 from collections.abc import Mapping
@@ -35,8 +34,6 @@ from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.volumes import VolumeCleaner
 from pathways_jupyter.local.settings import WORKER_START_VARIABLE, ClusterSettings, larger, most_hosts
 from pathways_jupyter.service import names
-
-_log = logging.getLogger(__name__)
 
 _RELEASE_SECONDS = 5.0
 _READY = re.compile(rb"\*\*\* (\d+)/\d+ Pathways Slices Now Ready")

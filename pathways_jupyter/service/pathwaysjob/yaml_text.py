@@ -76,9 +76,7 @@ class _Loader(yaml.SafeLoader):
 _TAG = "tag:yaml.org,2002:"
 _OTHERWISE = frozenset({"timestamp", "int", "float", "value"})
 _Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in known if tag.removeprefix(_TAG) not in {"timestamp", "int", "float", "value"}
-    ]
+    first: [(tag, pattern) for tag, pattern in known if tag.removeprefix(_TAG) not in _OTHERWISE]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
