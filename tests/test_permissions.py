@@ -26,6 +26,7 @@ from permissions import (
     as_rules,
     documented_grants,
 )
+from waits import wait_until
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.actions import logs
@@ -663,6 +664,12 @@ async def use_jobs(person: Person) -> None:
             # Applying it again changes its labels.
             for _ in range(2):
                 await submission.apply(client, headless(name, slices=1), as_jobset=as_jobset, **place)
+            kind = objects.JOBSETS if as_jobset else PATHWAYS_JOBS
+            async with contextlib.aclosing(jobs.follow(client, name, **place)) as states:
+                await anext(states)
+                # It lists first, and a quick job may have settled before it watches.
+                watches = (kind.group, kind.plural, "watch")
+                await asyncio.to_thread(wait_until, lambda: watches in person.cluster.asked[person.name])  # noqa: B023
             async with contextlib.aclosing(jobs.until_settled(client, name, **place)) as states:
                 assert jobs.idles([info async for info in states][-1])
             assert name in {each.name for each in await jobs.list_jobs(client, names.DEFAULT_NAMESPACE)}

@@ -421,7 +421,7 @@ def test_files_that_a_cell_has_written_are_fetched(in_folder):
     # A name that means something in a pattern.
     notebook.run("pathlib.Path('run[1].txt').write_text('x')")
     assert "Fetched 1 file" in notebook.run("%pathways fetch run[1].txt").text
-    assert "paths" in (refused := notebook.run("%pathways fetch")).shown
+    assert "PATHS" in (refused := notebook.run("%pathways fetch")).shown
     assert refused.error == "ConfigError"
 
 

@@ -195,7 +195,7 @@ def test_a_lost_and_a_healed_slice_are_reported_without_asking(connected):
     [
         ("inject slice-down 9 --after 1s", "Slice 9 is not one of this session's."),
         ("inject slice-down 9 --at-step 1", "Slice 9 is not one of this session's."),
-        ("inject slice-dwn 1 --after 1s", "There is no fault 'slice-dwn'."),
+        ("inject slice-dwn 1 --after 1s", "'slice-dwn' is not one of 'slice-down', 'drain-node'."),
         ("inject drain-node 1 --at-step 1 --for 0", "A fault must last longer than 0 s."),
         ("heal 0 1", "elastic heal does not take '1'."),
     ],
@@ -226,7 +226,7 @@ def test_logs_of_every_program_are_one_command_away_and_can_be_followed(undistur
     assert absent.error == "ConfigError"
     assert "0 to 1" in absent.shown
     mistyped = undisturbed.run("%pathways logs rn")
-    assert "Did you mean rm? There are: rm, worker, proxy, supervisor." in mistyped.shown
+    assert "'rn' is not one of 'rm', 'worker', 'proxy', 'supervisor'." in mistyped.shown
     # Following one ends with Interrupt, and the connection stays.
     request = undisturbed.begin(f"%pathways {WHOLE} -f")
     undisturbed.finish(request, until="Slices Now Ready")
