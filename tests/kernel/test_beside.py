@@ -14,7 +14,7 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from kernel_transport import ipc
-from kinds import CONFIG_MAPS
+from kinds import CONFIG_MAPS, NODES
 from pathways_jobs import headless
 from plugin_tokens import Token
 from waits import have_ended, wait_until
@@ -813,6 +813,33 @@ def test_a_pod_that_cannot_start_says_why(added, machine):
         starting.shutdown_kernel(now=True)
         machine.cli("kernel", "remove", name)
         machine.cli("lab", "down", "--local", "--name", "broken", "--delete-volume")
+
+
+@pytest.mark.thorough
+def test_while_no_node_takes_the_pod_the_kernel_says_so_and_starts_once_one_does(added, cluster):
+    name = json.loads(added.cli("kernel", "add", "--local", "--name", "waits", "--json").stdout)["name"]
+    starting = manager(added, name)
+
+    async def cordon(on):
+        async with Client(auth.load(str(cluster))) as client:
+            nodes = (await objects.list_(client, NODES)).items
+            for each in nodes:
+                await objects.patch(client, NODES, each["metadata"]["name"], {"spec": {"unschedulable": on}})
+
+    asyncio.run(cordon(True))
+    try:
+        starting.start_kernel(env=added.environ, cwd=str(added.directory))
+        place = lambda: place_of(added, connection_id(starting)) or {}  # noqa: E731
+        wait_until(lambda: "node(s) were unschedulable" in place().get("message", ""))
+        assert place()["failed"] is False
+        asyncio.run(cordon(False))
+        wait_until(lambda: place()["ready"])
+        assert place()["message"] == ""
+    finally:
+        asyncio.run(cordon(False))
+        starting.shutdown_kernel()
+        added.cli("kernel", "remove", name)
+        added.cli("lab", "down", "--local", "--name", "waits", "--delete-volume")
 
 
 def test_kernelspecs_are_listed_and_removed(added, machine):
