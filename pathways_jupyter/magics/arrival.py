@@ -10,6 +10,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import some
 from pathways_jupyter.kernel.moved import Moved
 from pathways_jupyter.magics import extension, saved
+from pathways_jupyter.render import arrays
 from pathways_jupyter.saved import code
 from pathways_jupyter.session.kernel import process
 
@@ -30,8 +31,9 @@ def arrive(what: str) -> None:
     def begin(_: object) -> None:
         # Not before: IPython takes what is there at its start for its own.
         shell.events.unregister("pre_run_cell", begin)
-        missing = _import(about, shell)
+        missing: list[str] = []
         try:
+            missing = _import(about, shell)
             if failed is not None:
                 raise failed
             if notebook.screen.in_place:
@@ -39,9 +41,14 @@ def arrive(what: str) -> None:
                 notebook.draw()
             else:
                 notebook.screen.show(notebook.card())
-            notebook.screen.show(saved.load(notebook, {"name": about.save}))
-            notebook.need().saves.delete(about.save)
-        except Exception as error:
+            loaded = saved.assigned(notebook, about.save)
+            notebook.screen.show(arrays.loaded(about.save, loaded))
+            if loaded.kept or loaded.dictionaries:
+                hint = "Run the cells that define what is missing, then %pathways load"
+                notebook.notify([f"The save {about.save} stays. {hint} {about.save}."])
+            else:
+                notebook.need().saves.delete(about.save)
+        except (Exception, KeyboardInterrupt) as error:
             why = f"{error} {error.hint}" if isinstance(error, PathwaysError) else f"{type(error).__name__}: {error}"
             hint = advice(
                 "Connect with {gcs_bucket:{bucket}}; {load:{name}} brings the variables.",
@@ -61,6 +68,6 @@ def _import(about: Moved, shell: Any) -> list[str]:
     for name, (module, within) in about.imports.items():
         try:
             shell.push({name: code.imported((module, within))})
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             missing.append(f"{name} ({error})")
     return missing

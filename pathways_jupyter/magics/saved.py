@@ -66,14 +66,19 @@ def load(notebook: NotebookSession, values: Values) -> View:
         if last is None:
             raise ConfigError("This notebook has no save in the bucket.", hint=advice("{saved} lists all there are."))
         name = last.name
-    classes: dict[int, str] = {}
+    return render.loaded(name, assigned(notebook, name))
+
+
+def assigned(notebook: NotebookSession, name: str) -> Assignment:
+    """Set the variables of a save, and return what became of each."""
+    current, classes = notebook.need(SessionCommand.LOAD), dict[int, str]()
     with reported(notebook.screen, LOADING) as report:
         variables = current.load(name, report=report, classes=classes)
     # Not some of the variables, nor half of an object.
     with interrupts.defer_sigint():
         assignment = Assignment(variables, classes, process.namespace(), process.reserved)
         notebook.shell.push(assignment.apply())
-    return render.loaded(name, assignment)
+    return assignment
 
 
 def remind(notebook: NotebookSession) -> None:
