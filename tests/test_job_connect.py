@@ -127,6 +127,28 @@ def test_two_notebooks_use_the_slices_of_a_job_and_leave_it_running_however_they
     assert people.state(JOB) == "Running"
 
 
+@pytest.mark.thorough
+def test_what_is_done_with_an_attached_session_is_done_with_its_job(machine, people, notebook, tmp_path):
+    with people.job(headless("mine")):
+        assert notebook.run("%pathways connect --job mine --local").status == "ok"
+        (record,) = json.loads(machine.cli("sessions", "--json").stdout)
+        sent = ("--dir", str(tmp_path))
+        hosts = machine.cli("multihost", "run", "--session", record["id"], *sent, "--", "hostname")
+        assert "mine-worker-0-0" in hosts.stdout, hosts.stderr
+        # Its slices are those that it had: there is nothing to ask.
+        assert notebook.run("import jax, jax.numpy as jnp; x = jnp.arange(4.0)").status == "ok"
+        for resume in ("%pathways resume", "import pathways_jupyter; pathways_jupyter.current_session().resume()"):
+            assert "the job keeps its slices" in notebook.run("%pathways suspend").text
+            resumed = notebook.run(resume)
+            assert resumed.status == "ok", resumed.shown
+            assert notebook.run("print(float(x.sum()))").text.strip() == "6.0"
+        hit = machine.cli("elastic", "inject", "slice-down", "0", "--session", record["id"], "--json")
+        assert hit.returncode == 0, hit.stderr
+        # And no worker of the service, which may be another user's.
+        assert [each.startswith("mine-worker-0-0") for each in json.loads(hit.stdout)["pods"]] == [True]
+        assert notebook.run("%pathways disconnect").status == "ok"
+
+
 def test_a_program_runs_on_the_slices_of_a_job(machine, people, job):
     ran = machine.cli("run", "--local", "--job", JOB, "--", sys.executable, "-c", SUM)
     assert ran.returncode == 0, ran.stderr

@@ -114,7 +114,8 @@ def _selection(values: Values) -> Selection:
     options = {name: values[name] for name in _HOST_OPTIONS if values.get(name)}
     if session := values.get("session"):
         record = cluster.find_session(session)
-        options |= {"session": record.service, "cluster": cluster.of_session(record)}
+        held = {"job": record.pathways_job} if record.pathways_job else {"session": record.service}
+        options |= {**held, "cluster": cluster.of_session(record)}
     elif values.get("service") or values.get("job"):
         options["cluster"] = cluster.where({**values, "service": ""})
     return Selection(**options, keys=tuple(values.get("keys") or ()))

@@ -98,7 +98,7 @@ class FaultTarget:
           PathwaysError: There is no such service or job.
         """
         is_here = clusters.Embedded.of(self.where) is not None
-        if isinstance(self.where, SessionRecord):
+        if isinstance(self.where, SessionRecord) and not self.where.pathways_job:
             service = await discovery.find(client, namespace, self.jobset)
             is_here = is_here or bool(service.embedded)
             on_hosts = Workers(service.name, service.namespace, service.slices, is_here)
@@ -126,7 +126,7 @@ class FaultTarget:
 
 def of_record(record: SessionRecord) -> FaultTarget:
     """Return the slices of a session of this machine."""
-    return FaultTarget(record, record.service, record.slices)
+    return FaultTarget(record, record.pathways_job or record.service, record.slices)
 
 
 async def running(client: Client, of: Workers, number: int) -> list[Object]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathways_jupyter.saved.saves import Save
 
 _STARTING = Titles("Starting the lab", "The lab is not started", "The lab runs")
-_OF_A_PLACE = frozenset(["kubeconfig", "context", "cluster", "project", "region", "local", "relay", "tunnel"])
+_OF_A_PLACE = frozenset(["kubeconfig", "context", "cluster", "project", "region", "local", "profile", "relay", "tunnel"])
 """Settings that say where the cluster is as seen from the kernel."""
 
 

@@ -105,6 +105,11 @@ class Suspension:
         return len(self._arrays)
 
     @property
+    def slices(self) -> int:
+        """Return the number of slices that they were on."""
+        return len(self._by_slice)
+
+    @property
     def nbytes(self) -> int:
         """Return their bytes, without replicas."""
         return sum(int(each.size * each.dtype.itemsize) for each in self._arrays)

@@ -314,7 +314,7 @@ class Session:
         """
         config = self.suspender.settings(self.config, tpu=tpu, wait=wait)
         if not yes:
-            self.suspender.required().require(sum(config.instances.values()))
+            self.suspender.require_fit(config)
         if not self.has_slices_of(config):
             self._renew(self.attempt_reconnect({}, config))
         return self.suspender.restore(yes=yes, report=report)

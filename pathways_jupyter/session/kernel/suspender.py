@@ -79,7 +79,18 @@ class Suspender:
 
     def misfits(self, config: ConnectConfig) -> list[str]:
         """Return the arrays of a suspended session whose sharding does not fit the slices of `config`."""
-        return self.required().misfits(sum(config.instances.values()))
+        suspension = self.required()
+        return suspension.misfits(self._slices_of(config, suspension))
+
+    def require_fit(self, config: ConnectConfig) -> None:
+        """Check that all arrays fit the slices of `config`; raises as :meth:`.Suspension.require`."""
+        suspension = self.required()
+        suspension.require(self._slices_of(config, suspension))
+
+    @staticmethod
+    def _slices_of(config: ConnectConfig, suspension: Suspension) -> int:
+        # A job has the slices that it had.
+        return suspension.slices if config.job else sum(config.instances.values())
 
     def restore(self, *, yes: bool = False, report: Report | None = None) -> Suspension:
         """Put the arrays of a suspended session, which has a new proxy, where they were; as :meth:`.Session.resume`."""
