@@ -11,7 +11,7 @@ Time on a chip is divided once and for all:
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -121,6 +121,8 @@ def summarize(hosts: Iterable[TraceHost], location: str, left_out: str = "") -> 
     hosts = list(hosts)
     costs: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
     modules: dict[str, list[float]] = defaultdict(list)
+    # By module, the number of chips.
+    ran_on: Counter[str] = Counter()
     chips: list[Chip] = []
     times = [
         time
@@ -142,14 +144,14 @@ def summarize(hosts: Iterable[TraceHost], location: str, left_out: str = "") -> 
                 costs[event.name, about.scope, about.source, about.category].append(sum(b - a for a, b in own))
             for event in chip.modules:
                 modules[event.name].append(event.end - event.begin)
+            ran_on.update({event.name for event in chip.modules})
             chips.append(_chip(chip.name, intervals, transfers, begin, end))
     total = sum(map(sum, costs.values())) or 1.0
     operations = [
         Operation(*about, sum(each) * _NANOSECONDS, sum(each) / total, len(each)) for about, each in costs.items()
     ]
     ran = [
-        Module(name, len(each) / max(len(chips), 1), sum(each) / len(each) * _NANOSECONDS)
-        for name, each in modules.items()
+        Module(name, len(each) / ran_on[name], sum(each) / len(each) * _NANOSECONDS) for name, each in modules.items()
     ]
     return Summary(
         location,
