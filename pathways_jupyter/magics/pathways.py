@@ -7,6 +7,7 @@ lines, and ``%pathways traceback`` shows the rest.
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ from pathways_jupyter.magics.notebook_session import GONE, NotebookSession
 from pathways_jupyter.magics.parser import divide, run, run_cell
 from pathways_jupyter.session.verdicts import SessionCommand
 
+_PACKAGE = __name__.partition(".")[0]
 _AGAIN_SECONDS = 0.01
 _ELSEWHERE = "non-PjRt-compatible client"
 """Contained in JAX's error when a program on the proxy's devices gets an array on a CPU device."""
@@ -145,6 +147,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         error = getattr(result, "error_in_exec", None)
         if isinstance(error, PathwaysError) or hasattr(error, "_render_traceback_"):
             self._error = error
+            _let_go(error)
         self.notebook.end_cell()
         # One with lines of its own has said it.
         is_plain = error is not None and not hasattr(error, "_render_traceback_")
@@ -172,6 +175,23 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
             said = unstyle(said)
         self.notebook.screen.line(said)
+
+
+def _let_go(last: Any) -> None:
+    """Free what this package's frames hold, such as the arrays of a suspend that failed: the error is kept."""
+    errors, known = [last], set[int]()
+    while errors:
+        error = errors.pop()
+        if id(error) in known:
+            continue
+        known.add(id(error))
+        # Also a context that is not shown.
+        errors += filter(None, (error.__cause__, error.__context__))
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
+                # One that still runs keeps what it needs.
+                with contextlib.suppress(RuntimeError):
+                    frame.clear()
 
 
 def _word_notes(last: BaseException) -> None:

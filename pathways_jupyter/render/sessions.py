@@ -50,7 +50,7 @@ _ADVICE: Mapping[SessionState, str] = {
     SessionState.LOST: advice("Its arrays on TPUs are lost. {reconnect} gets a new proxy with the same settings."),
     SessionState.SUSPENDING: "Its arrays are being saved; then its slices are free.",
     SessionState.SUSPENDED: advice("Its arrays are saved, and its slices were freed. {resume} continues."),
-    SessionState.RESUMING: advice("Its arrays are saved. The next cell, or {resume}, brings them back."),
+    SessionState.RESUMING: advice("Its arrays are saved. {resume} brings them back."),
     SessionState.FAILED: advice("{doctor} looks for the cause."),
 }
 _JOB_ADVICE: Mapping[SessionState, str] = {

@@ -131,6 +131,8 @@ class Saves:
                     raise save.interfered()
                 return generation, replaced, Index(content, began, notebook, nodes, writer.described, files)
             finally:
+                # An error keeps its frames, and they this.
+                writer.forget()
                 if interrupted.is_set():
                     save.discard(content)
 
@@ -390,7 +392,13 @@ def _explained(what: str) -> Iterator[None]:
         if os.strerror(errno.ENOSPC) in str(error):
             # Only the embedded cluster's bucket is on a disk; the hosts' libraries say it in 400 characters.
             raise PathwaysError(f"{what}: the disk of the bucket is full.", hint=_NO_SPACE) from error
-        said = str(error).partition("\n")[0].rstrip(".")
+        # Without TensorStore's description of the whole file.
+        said = str(error).partition("\n")[0].partition(" [tensorstore_spec")[0].rstrip(".")
+        if "DATA_LOSS" in said:
+            why = "an array was on a slice that went down, and is lost"
+            raise PathwaysError(
+                f"{what}: {why}.", hint="Delete it, and what was made of it there: del NAME."
+            ) from error
         raise PathwaysError(f"{what}: {said}.", hint="The hosts' account and yours need the bucket.") from error
     except UNREADABLE as error:
         raise PathwaysError(f"{what}: {str(error).rstrip('.')}.") from error

@@ -41,6 +41,7 @@ class Suspension:
       place: Where they are saved, ``gs://...``.
       seconds: About how long saving them takes; None until something was saved in this bucket.
       unkept: What cannot be kept, or may not go on to work, a sentence each.
+      restored: How many arrays are back, with their bytes, in words.
       left: What was not restored, and where it is; empty if all is back.
     """
 
@@ -57,7 +58,7 @@ class Suspension:
         self._devices = tuple(device for each in slices for device in each)
         self._arrays: list[Any] = []
         self._described: list[Any] = []
-        self.place, self.left = saves.address(name), ""
+        self.place, self.restored, self.left = saves.address(name), "", ""
         self._look()
         self.seconds = saves.seconds(self.nbytes)
 
@@ -112,10 +113,10 @@ class Suspension:
     @property
     def nbytes(self) -> int:
         """Return their bytes, without replicas."""
-        return sum(int(each.size * each.dtype.itemsize) for each in self._arrays)
+        return _nbytes(self._arrays)
 
     def __str__(self) -> str:
-        return f"{count(self.count, 'array')} ({size(self.nbytes)})"
+        return _amount(self._arrays)
 
     def save(self, *, yes: bool | Collection[str], notebook: str, report: Report | None) -> None:
         """Have the hosts write the arrays, and look once more: what was made meanwhile is written, too.
@@ -217,6 +218,7 @@ class Suspension:
             done |= placed.pop().move(slices, new)
         left = self.misfits(len(slices))
         left += [f"{array_type(each)}, whose place is gone" for each in self._arrays if id(each) not in done]
+        self.restored = _amount([each for each in self._arrays if id(each) in done])
         self.left = f"{some(left)}; saved as {self.name}" if left else ""
         return [new.get(id(each), each) for each in self._arrays]
 
@@ -234,3 +236,11 @@ class Suspension:
             return
         with contextlib.suppress(PathwaysError):
             self._saves.delete(self.name)
+
+
+def _nbytes(arrays: Sequence[Any]) -> int:
+    return sum(int(each.size * each.dtype.itemsize) for each in arrays)
+
+
+def _amount(arrays: Sequence[Any]) -> str:
+    return f"{count(len(arrays), 'array')} ({size(_nbytes(arrays))})"

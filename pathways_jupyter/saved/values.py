@@ -52,6 +52,10 @@ class VariableWriter:
         self._open: set[int] = set()
         self._sizes = _Sizes()
 
+    def forget(self) -> None:
+        """Let go of all arrays and values."""
+        self.arrays, self._known = [], {}
+
     def write(self, name: str, value: Any) -> Any:
         """Return the description of a variable.
 

@@ -259,6 +259,25 @@ def test_an_interrupt_ends_a_wait_for_a_bucket_that_does_not_answer(cluster, not
 
 
 @pytest.mark.thorough
+def test_an_array_that_was_lost_with_its_slice_is_said_to_be_and_del_is_enough(cluster, notebook):
+    connect = CONNECT.replace("=1", "=2")
+    assert notebook.run(f"%load_ext pathways_jupyter\n{connect}").status == "ok"
+    notebook.run(
+        "import jax, jax.numpy as jnp\n"
+        "lost, kept = (jax.device_put(jnp.arange(4.0), jax.devices()[index]) for index in (0, 4)); print(kept)"
+    )
+    assert notebook.run("%pathways elastic inject slice-down 0").status == "ok"
+    notebook.wait_for("Slice 0")
+    for _ in range(2):
+        failed = notebook.run("%pathways suspend")
+        assert "an array was on a slice that went down, and is lost" in failed.shown
+        assert "bucket" not in failed.shown
+    # The errors hold nothing.
+    assert "Suspended: 1 array (16 bytes)" in notebook.run("del lost\n%pathways suspend").text
+    notebook.run("%pathways disconnect")
+
+
+@pytest.mark.thorough
 def test_an_interrupted_resume_is_not_called_a_reconnect(cluster, notebook, open_notebook):
     assert notebook.run(f"%load_ext pathways_jupyter\n{CONNECT}{STATE}").status == "ok"
     assert notebook.run("%pathways suspend --yes").status == "ok"
