@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from pathways_jupyter.saved.saves import Save
 
 _STARTING = Titles("Starting the lab", "The lab is not started", "The lab runs")
-_OF_A_PLACE = frozenset(["kubeconfig", "context", "cluster", "project", "region", "local", "profile", "relay", "tunnel"])
-"""Settings that say where the cluster is as seen from the kernel."""
+_OF_A_PLACE = frozenset(
+    ["kubeconfig", "context", "cluster", "project", "region", "local", "profile", "relay", "tunnel"]
+)
+"""Settings that say where the cluster is as seen from the kernel, or mean a file of its machine."""
 
 
 class KernelMoves(PathwaysError):
@@ -72,13 +74,16 @@ def move(notebook: NotebookSession, values: Values) -> View:
         _start_lab(notebook, chosen)
     with reported(notebook.screen, SAVING) as report:
         save = current.save(f"moved-{secrets.token_hex(4)}", report=report)
-    if (lost := _lost(save)) and not values.get("yes") and not notebook.screen.confirm(f"{lost} Move?"):
+    imports = code.imports(process.variables())
+    lost = _lost(save, imports)
+    if lost and values.get("yes"):
+        notebook.screen.say(lost)
+    elif lost and not notebook.screen.confirm(f"{lost} Move?"):
         saves.delete(save.name)
         return said("Not moved.")
     given, defaults = (protocol.config_to_json(each) for each in (current.config, ConnectConfig()))
     settings = {key: each for key, each in given.items() if each != defaults[key] and key not in _OF_A_PLACE}
     settings |= {"gcs_bucket": clusters.bucket(current.record)}
-    imports = code.imports(process.variables())
     what = Moved(settings, save.name, imports, (sys.executable, *sys.orig_argv[1:]) if chosen else ())
     notebook.end_trace(notebook.screen.say)
     try:
@@ -141,9 +146,10 @@ def _send_home(machine: Path, what: Moved) -> None:
         ) from error
 
 
-def _lost(save: Save) -> str:
-    """Return what stays behind and cannot be made by running a cell again, as sentences."""
-    return " ".join(f"Not kept: {str(each).rstrip('.')}." for each in save.unkept)
+def _lost(save: Save, imports: Mapping[str, Import]) -> str:
+    """Return what stays behind, and neither an import nor a cell that runs again makes, as sentences."""
+    lost = (str(each).rstrip(".") for each in save.unkept if str(each).partition(" ")[0] not in imports)
+    return " ".join(f"Not kept: {each}." for each in lost)
 
 
 def _again(imports: Mapping[str, Import]) -> str:

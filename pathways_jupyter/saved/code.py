@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
@@ -23,8 +24,11 @@ def is_code(value: object) -> bool:
 
 
 def imports(variables: Mapping[str, Any]) -> dict[str, Import]:
-    """Return what of these variables an import finds again, in any process that has the modules."""
-    found = ((name, _import_of(value)) for name, value in variables.items() if is_code(value))
+    """Return what of these variables an import finds again, in any process that has the modules.
+
+    Also objects such as ``random.randint`` and ``typing.Optional``, which know their modules.
+    """
+    found = ((name, _import_of(name, value)) for name, value in variables.items())
     return {name: each for name, each in found if each is not None}
 
 
@@ -35,20 +39,26 @@ def imported(what: Import) -> Any:
       Exception: It cannot be imported, or its module has failed.
     """
     module, name = what
-    return reduce(getattr, name.split(".") if name else (), importlib.import_module(module))
+    return _within(importlib.import_module(module), name)
 
 
-def _import_of(value: Any) -> Import | None:
+def _within(module: Any, name: str) -> Any:
+    return reduce(getattr, name.split(".") if name else (), module)
+
+
+def _import_of(variable: str, value: Any) -> Import | None:
     if isinstance(value, ModuleType):
-        where = value.__name__, ""
+        places = [(value.__name__, "")]
     else:
-        where = str(getattr(value, "__module__", "")), str(value.__qualname__)
-    # Not by an import, which may do anything: what a variable holds has been imported.
-    module = sys.modules.get(where[0])
-    if module is None or where[0] == "__main__":
-        return None
-    try:
-        found: Any = reduce(getattr, where[1].split(".") if where[1] else (), module)
-    except AttributeError:
-        return None
-    return where if found is value else None
+        places = []
+        # Any object may raise anything.
+        with contextlib.suppress(Exception):
+            names = (getattr(value, each, None) for each in ("__qualname__", "__name__"))
+            places = [(str(value.__module__), str(each)) for each in (*filter(None, names), variable)]
+    for module, name in places:
+        # Not by an import, which may do anything: what a variable holds has been imported.
+        if module != "__main__" and (there := sys.modules.get(module)) is not None:
+            with contextlib.suppress(AttributeError):
+                if _within(there, name) is value:
+                    return module, name
+    return None

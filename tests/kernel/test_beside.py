@@ -516,13 +516,15 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
     assert shown.status == "ok", shown.shown
     notebook.run(
         "import jax, jax.numpy as jnp, os, sys, types\nfrom collections import Counter\nfrom jax import jit\n"
+        "from random import randint\nfrom typing import Optional\nfrom jax.numpy import add\n"
         "only_here = sys.modules['only_here'] = types.ModuleType('only_here')\n"
         "x = jnp.arange(8.0) * 2\nstep = 41\nheld = open(os.devnull)\n"
         "def double(y): return y * 2\n"
     )
     asked = notebook.begin("%pathways move")
     question = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
-    assert "Not kept: held" in question, question
+    assert question.startswith("Not kept: held is"), question
+    assert question.count("Not kept") == 1, question
     notebook.client.input("n")
     assert "Not moved." in notebook.finish(asked).text
     assert notebook.run("print(x[3], step)").text == "6.0 41\n"
@@ -535,10 +537,11 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
         # The front end learns that it was not run.
         assert "too early" not in notebook.finish(later).text
         until_moved(notebook, where)
-        first = notebook.run("print(x[3], step, jax.devices()[0].platform, jnp.pi > 3, Counter('a'), jit.__name__)")
+        arrived = "jnp.pi > 3, Counter('a'), jit.__name__, randint(7, 7), Optional, add(1, 1)"
+        first = notebook.run(f"print(x[3], step, jax.devices()[0].platform, {arrived})")
         assert first.status == "ok", (first.shown, first.text, notebook.seen[-3:])
         assert "Loaded moved-" in first.text
-        assert "6.0 41 tpu True Counter({'a': 1}) jit" in first.text
+        assert "6.0 41 tpu True Counter({'a': 1}) jit 7 typing.Optional 2" in first.text
         assert ("Not imported: only_here" in str(first.outputs)) is (where != "on your machine")
         assert notebook.manager.provisioner.pid == pid
         assert (notebook.run("print(os.getpid())").text == f"{pid}\n") is (where == "on your machine")
@@ -549,6 +552,27 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
     notebook.manager.restart_kernel()
     notebook.client.wait_for_ready(timeout=60)
     assert notebook.run("print('x' in globals())").text == "False\n"
+
+
+@pytest.mark.thorough
+def test_what_a_move_cannot_load_stays_saved_and_a_module_that_exits_keeps_nothing_back(added, open_notebook):
+    folder = added.directory / "moving"
+    folder.mkdir()
+    (folder / "quits.py").write_text("import os, sys\nif 'HERE' not in os.environ: sys.exit('only here')")
+    notebook = open_notebook(directory=folder)
+    notebook.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=1 --wait 60")
+    notebook.run("import os; os.environ['HERE'] = '1'; import quits, jax.numpy as jnp; max, kept = jnp.arange(3.0), 5")
+    assert notebook.run("%pathways move --yes").error == "KernelMoves"
+    until_moved(notebook, "beside the chips")
+    first = notebook.run("print(kept)")
+    assert "5\n" in first.text, first.shown
+    shown = str(first.outputs)
+    assert "Not loaded: max is a name of Python's own" in shown
+    assert "Not imported: quits (only here)" in shown
+    (name,) = re.findall(r"The save (moved-\w+) stays", shown)[:1]
+    values = notebook.run(f"import pathways_jupyter\nprint(pathways_jupyter.current_session().load({name!r})['max'])")
+    assert "[0. 1. 2.]" in values.text
+    notebook.run(f"%pathways saved delete {name} --yes")
 
 
 @pytest.mark.thorough
