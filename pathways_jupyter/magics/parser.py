@@ -19,7 +19,8 @@ from pathways_jupyter.commands.declaration import HELP, Command, group, split
 from pathways_jupyter.magics.screen import shown
 
 _MOST_LISTED = 12
-_COMMENT = re.compile(r"(^|\s)#.*$")
+# What is quoted comes first: it has none.
+_COMMENT = re.compile(r"""("[^"]*"|'[^']*')|(?:^|\s)#.*$""")
 # {"tpuv6e:2x2": 2} is one word even without quotation marks.
 _DICTIONARY = re.compile(r"""(?<!['"{])\{[^{}]*\}(?!['"}])""")
 _HELP_FLAGS = {"-h", "--help"}
@@ -117,7 +118,7 @@ def _words(text: str, *, program: bool = False) -> list[str]:
     """Return the words of `text`; of a program's line all, and else without a comment."""
     if not program:
         # A semicolon at the end is IPython's own word for "do not show the result", which it reads from the cell.
-        text = _COMMENT.sub("", text).rstrip().removesuffix(";")
+        text = _COMMENT.sub(lambda match: match[1] or "", text).rstrip().removesuffix(";")
         text = _DICTIONARY.sub(lambda match: shlex.quote(match[0]), text)
     try:
         return shlex.split(text)

@@ -77,7 +77,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class Module:
-    """A compiled program: how often each chip ran it, and how long that took in the mean, in seconds."""
+    """A compiled program: how often the chips that ran it did, and how long that took in the mean, in seconds."""
 
     name: str
     runs: float

@@ -52,6 +52,7 @@ def test_a_word_with_choices_may_be_left_out():
 def test_a_comment_may_follow():
     assert parse("connect --local   # it's here", MAGIC).values == {"local": True}
     assert parse("# nothing yet", MAGIC).command.name == "help"
+    assert parse("save 'a #1' \"b # 2\" c # it's here", MAGIC).values == {"name": "a #1", "variables": ("b # 2", "c")}
     assert parse("connect --kubeconfig /home/me/a#b", MAGIC).values == {"kubeconfig": "/home/me/a#b"}
 
 
