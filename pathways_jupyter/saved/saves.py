@@ -8,15 +8,11 @@ the bucket may change values; nothing that is read there is run, and no path of 
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import importlib
-import os
-import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -30,6 +26,7 @@ from pathways_jupyter.saved import arrays as array_files
 from pathways_jupyter.saved import cut_short
 from pathways_jupyter.saved.arrays import READ, WRITE, Report
 from pathways_jupyter.saved.code import is_code
+from pathways_jupyter.saved.failures import errors_of_jax, explained
 from pathways_jupyter.saved.index import (
     LARGEST_BYTES,
     MOST_ARRAYS,
@@ -136,7 +133,7 @@ class Saves:
                 if interrupted.is_set():
                     save.discard(content)
 
-        with _explained(f"{name} cannot be saved"):
+        with explained(f"{name} cannot be saved"):
             # To find the credentials may take seconds.
             save = self._stored(tasks.abandonable(open_bucket, name="pathways-save"), name)
             try:
@@ -154,7 +151,7 @@ class Saves:
                 raise
             except Exception as error:
                 # Not if the bucket failed, for which it would be waited once more; a sweep removes them then.
-                if isinstance(error, (PathwaysError, *_errors_of_jax())):
+                if isinstance(error, (PathwaysError, *errors_of_jax())):
                     save.discard(content)
                 raise
             if replaced is not None:
@@ -216,7 +213,7 @@ class Saves:
                         raise
             raise AssertionError
 
-        with _explained(f"{name} cannot be loaded"):
+        with explained(f"{name} cannot be loaded"):
             variables, of_leaves = tasks.abandonable(read, name="pathways-load", meanwhile=meanwhile)
         if classes is not None:
             classes.update(of_leaves)
@@ -260,7 +257,7 @@ class Saves:
             ends = [LARGEST_BYTES + 1] * len(paths)
             return dict(zip(names, bucket.cat_ranges(paths, [0] * len(paths), ends, on_error="return"), strict=True))
 
-        with _explained("The saves cannot be listed"):
+        with explained("The saves cannot be listed"):
             indexes = tasks.abandonable(read, name="pathways-saved")
         saves = []
         for name, data in indexes.items():
@@ -281,7 +278,7 @@ class Saves:
           PathwaysError: There is nothing, or the bucket failed.
         """
         directory = self._directory(name)
-        with _explained(f"{name} cannot be found"):
+        with explained(f"{name} cannot be found"):
             if not tasks.abandonable(lambda: open_bucket().find(directory), name="pathways-saved"):
                 raise FileNotFoundError
 
@@ -302,7 +299,7 @@ class Saves:
             remove(bucket, [each for each in files if each == index])
             remove(bucket, [each for each in files if each != index])
 
-        with _explained(f"{name} cannot be deleted"):
+        with explained(f"{name} cannot be deleted"):
             # After an Interrupt it goes on: what was begun is removed.
             tasks.abandonable(delete, name="pathways-saved")
 
@@ -326,7 +323,7 @@ class Saves:
                 remove(bucket, [path for paths in found.values() for path in paths])
             return found
 
-        with _explained("Saves that were cut short cannot be removed"):
+        with explained("Saves that were cut short cannot be removed"):
             abandoned = tasks.abandonable(find_and_remove, name="pathways-saved")
         return tuple(f"gs://{self._base}/{name}/{content}" for name, content in abandoned)
 
@@ -374,37 +371,3 @@ def _load_orbax() -> None:
 
 def _described(name: str, index: Index, unkept: tuple[str, ...] = ()) -> Save:
     return Save(name, index.nbytes, index.saved, index.notebook, tuple(index.variables), unkept)
-
-
-_NO_SPACE = "Free some space in the directory of local up --bucket, or else in the runtime directory, and try again."
-
-
-@contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
-    from gcsfs.retry import HttpError
-    from google.auth.exceptions import GoogleAuthError
-
-    try:
-        yield
-    except FileNotFoundError:
-        raise PathwaysError(f"{what}: there is none of that name.", hint=advice("{saved} lists them.")) from None
-    except (OSError, HttpError, GoogleAuthError, *_errors_of_jax()) as error:
-        if os.strerror(errno.ENOSPC) in str(error):
-            # Only the embedded cluster's bucket is on a disk; the hosts' libraries say it in 400 characters.
-            raise PathwaysError(f"{what}: the disk of the bucket is full.", hint=_NO_SPACE) from error
-        # Without TensorStore's description of the whole file.
-        said = str(error).partition("\n")[0].partition(" [tensorstore_spec")[0].rstrip(".")
-        if "DATA_LOSS" in said:
-            why = "an array was on a slice that went down, and is lost"
-            raise PathwaysError(
-                f"{what}: {why}.", hint="Delete it, and what was made of it there: del NAME."
-            ) from error
-        raise PathwaysError(f"{what}: {said}.", hint="The hosts' account and yours need the bucket.") from error
-    except UNREADABLE as error:
-        raise PathwaysError(f"{what}: {str(error).rstrip('.')}.") from error
-
-
-def _errors_of_jax() -> tuple[type[Exception], ...]:
-    # To list and delete saves needs no JAX.
-    jax = sys.modules.get("jax")
-    return (jax.errors.JaxRuntimeError,) if jax is not None else ()
