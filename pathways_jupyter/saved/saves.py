@@ -25,8 +25,8 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as array_files
 from pathways_jupyter.saved import cut_short
 from pathways_jupyter.saved.arrays import READ, WRITE, Report
+from pathways_jupyter.saved.bucket_errors import errors_of_jax, explained
 from pathways_jupyter.saved.code import is_code
-from pathways_jupyter.saved.failures import errors_of_jax, explained
 from pathways_jupyter.saved.index import (
     LARGEST_BYTES,
     MOST_ARRAYS,

@@ -58,7 +58,7 @@ class Connected:
 
     def __init__(self):
         slices = [SessionSlice(number, number, up=True) for number in (0, 1)]
-        record = SimpleNamespace(slices=slices, service="s")
+        record = SimpleNamespace(slices=slices, pathways_job="", service="s")
         self.session = SimpleNamespace(record=record, state=SessionState.CONNECTED)
         self.notices = queue.SimpleQueue()
 

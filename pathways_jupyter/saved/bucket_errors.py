@@ -1,4 +1,4 @@
-"""What a bucket, the hosts and the disk say when something fails, in the words of this package."""
+"""Errors of a bucket, of the hosts and of the disk below, in the words of this package."""
 
 from __future__ import annotations
 
