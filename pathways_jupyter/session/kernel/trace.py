@@ -192,8 +192,7 @@ def _wait(work: Callable[[], object], what: str, seconds: float) -> None:
     except Exception as error:
         hint = advice("{status} shows the session; if its proxy is gone, {reconnect} gets a new one.")
         if "UNAVAILABLE" in str(error):
-            why = f"The proxy did not {what}: it has ended, or cannot be reached."
-            raise SessionError(why, hint=advice("{status} shows the session.")) from error
+            raise SessionError(f"The proxy did not {what}: it has ended, or cannot be reached.", hint=hint) from error
         if "already" in str(error):
             hint = advice("Wait for the end of the other one.")
         if "UNIMPLEMENTED" in str(error):
