@@ -130,8 +130,8 @@ def read(
     from orbax.checkpoint._src.serialization import cloud_pathways_helper
     from orbax.checkpoint._src.serialization.cloud_pathways_plugin_executable import PluginExecutable
 
-    by_position = dict(enumerate(devices))
-    made, plain, on, weak = {}, {}, {}, {}
+    by_position, in_chips = dict(enumerate(devices)), devices[0].default_memory().kind
+    made, plain, on, read_on, weak = {}, {}, {}, {}, {}
     for number, each in described.items():
         if (needed := max(each["sharding"]["devices"]) + 1) > len(devices):
             raise LookupError(f"it was saved from at least {needed} chips, and here are {len(devices)}")
@@ -142,13 +142,15 @@ def read(
         sharding.shard_shape(expected.shape)
         to_plain = _plain_form(dtype)[0]
         form, on[number] = jax.eval_shape(to_plain, expected) if to_plain else expected, sharding
+        # Whatever memory is asked for, hosts read into that of the chips.
+        read_on[number] = sharding.with_memory_kind(in_chips)
         if expected.size:
             plain[number] = form
         else:
             made[number] = jax.device_put(np.zeros(form.shape, form.dtype), sharding)
 
     def begin(piece: Mapping[int, Any]) -> tuple[Sequence[Any], Any]:
-        shardings = [on[number] for number in piece]
+        shardings = [read_on[number] for number in piece]
         request = cloud_pathways_helper.get_bulk_read_request(
             location,
             list(map(str, piece)),
@@ -166,7 +168,7 @@ def read(
         begun: tuple[Sequence[Any], Any] = PluginExecutable(request).call((), shardings, types)
         return begun
 
-    pieces = _pieces(plain, on)
+    pieces = _pieces(plain, read_on)
     begun = _at_once(begin, [piece for piece, _ in pieces])
     for (piece, _), (arrays, _) in zip(pieces, begun, strict=True):
         made |= zip(piece, arrays, strict=True)
@@ -178,6 +180,8 @@ def read(
     for number, each in described.items():
         if from_plain := _plain_form(str(each["dtype"]))[1]:
             made[number] = jax.jit(from_plain, out_shardings=on[number])(made[number])
+        elif made[number].sharding.memory_kind != on[number].memory_kind:
+            made[number] = jax.device_put(made[number], on[number])
         made[number] = shardings.typed(made[number], weak_type=weak[number], committed=bool(each["committed"]))
     by_index: dict[int, Any] = jax.block_until_ready(made)
     return by_index

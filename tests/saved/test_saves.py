@@ -89,7 +89,9 @@ def type_of(array):
     """All that JAX knows of an array but its numbers and its devices."""
     place = array.sharding
     named = isinstance(place, NamedSharding)
-    return array.aval, array.committed, place.memory_kind, named and (place.spec, place.mesh.abstract_mesh)
+    # Of a part, which the proxy describes: where the numbers really are.
+    memory = place.memory_kind, array.addressable_shards[0].data.sharding.memory_kind
+    return array.aval, array.committed, memory, named and (place.spec, place.mesh.abstract_mesh)
 
 
 def test_no_attribute_of_an_arrays_type_is_unknown():
