@@ -6,6 +6,7 @@ that the next one is on its way while a step computes.
 
 from __future__ import annotations
 
+import itertools
 import math
 import uuid
 import weakref
@@ -15,18 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated import array_moves, cell_run, preflight, results
 from pathways_jupyter.colocated.channel import ROW_BYTES, Answer, channel, explain
-from pathways_jupyter.colocated.errors import CheckError, ColocatedError
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, LostError
 from pathways_jupyter.colocated.functions import raise_failures, source_of
 from pathways_jupyter.colocated.host import hosts
-from pathways_jupyter.colocated.loss import wait_for_hosts
+from pathways_jupyter.colocated.loss import require_session, wait_for_hosts
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.ship import Shipped
 from pathways_jupyter.colocated.value_reader import Reader
+from pathways_jupyter.saved import on_devices
 
 if TYPE_CHECKING:
     import jax
 
 Make = Callable[[int, int], Iterable[Any]]
+
+_AGAIN = "Make it again with colocated.iterator, from the batch that is needed next."
 
 
 class BatchIterator(Iterator[Any]):
@@ -73,8 +77,12 @@ class BatchIterator(Iterator[Any]):
         on = [host for host in hosts() if sharding.device_set & {*host.chips, *host.cpus}]
         on_cpus = array_moves.on_cpus(sharding, on)
         self._channel = channel(on, on_cpus.device_set)
-        self._coming: deque[list[jax.Array]] = deque()
+        self._request: list[jax.Array] = []
+        # Each batch in a row: the hosts' answers, and its arrays.
+        self._coming: deque[jax.Array] = deque()
         self._over = False
+        self._failed = ""
+        self._epoch = MEMORY.epoch
         data = preflight.pickled(make, names={getattr(make, "__name__", "make"): make})
         preflight.check(self._channel.hosts, (), data)
         on_hosts = [host.index for host in self._channel.hosts]
@@ -82,11 +90,12 @@ class BatchIterator(Iterator[Any]):
         self._release.atexit = False
         try:
             self._tree, self._step = self._open(data, source_of(make), on_cpus, unpickle=cell_run.trusts(unpickle))
-            self._request = self._channel.request({"call": self._key, "object": self._key}, ())
+            self._request.append(self._channel.request({"call": self._key, "object": self._key}, ()))
         except BaseException:
             # Iterators of hosts that have begun must not wait there until this error is forgotten.
             self.close()
             raise
+        on_devices.ending[self] = (self._request, self._coming)
 
     def _open(
         self, data: bytes, source: dict[str, str], on_cpus: Any, *, unpickle: bool
@@ -109,9 +118,9 @@ class BatchIterator(Iterator[Any]):
         tree = jax.tree_util.tree_structure(batch.read(answers[0].head["result"]))
         targets = _targets(answers, on_cpus)
         specs = [jax.ShapeDtypeStruct(shape, dtype, sharding=where) for shape, dtype, where in targets]
-        step = self._channel.compiled(
-            Shipped("next_batch", ROW_BYTES, targets), lambda request: [self._channel.row_spec(), *specs]
-        )
+        # JAX keeps the function, which must not keep this iterator.
+        out_specs = [self._channel.row_spec(), *specs]
+        step = self._channel.compiled(Shipped("next_batch", ROW_BYTES, targets), lambda request: out_specs)
         return tree, step
 
     def __next__(self) -> Any:
@@ -119,16 +128,24 @@ class BatchIterator(Iterator[Any]):
 
         Raises:
           HostError: An iterator raised on a host.
+          ColocatedError: The hosts were lost, or the session has another proxy now; also each time after an error, as
+            StopIteration would mean that all data were read.
           StopIteration: Some host's iterator ended; what others may still have is left.
         """
         import jax
 
+        width = 1 + self._tree.num_leaves
+        if self._failed:
+            raise ColocatedError(f"The iterator ended with an error: {self._failed}", hint=_AGAIN)
         if self._over:
             raise StopIteration
+        if self._epoch != MEMORY.epoch:
+            gone = "The iterator is gone: the session has another proxy than when it was made."
+            raise self._ended_by(LostError(gone, hint=_AGAIN))
         try:
-            while len(self._coming) <= self._ahead:
-                self._coming.append(self._step(self._request))
-            row, *batch = self._coming[0]
+            while len(self._coming) <= self._ahead * width:
+                self._coming.extend(self._step(*self._request))
+            row, *batch = itertools.islice(self._coming, width)
             answers = wait_for_hosts(self._channel.slices, lambda: self._channel.read(row))
             error = results.error_of([results.failure(answer.host, answer.head["error"]) for answer in answers])
             if error is not None:
@@ -136,21 +153,32 @@ class BatchIterator(Iterator[Any]):
             if any(answer.head["end"] for answer in answers):
                 raise StopIteration
         # Not after an Interrupt: the batch is still there.
-        except (StopIteration, ColocatedError):
+        except StopIteration:
             self.close()
             raise
-        except Exception as failed:
-            self.close()
-            raise explain(failed) from failed
-        self._coming.popleft()
+        except ColocatedError as error:
+            self._ended_by(error)
+            raise
+        except Exception as error:
+            require_session()
+            raise self._ended_by(explain(error)) from error
+        for _ in range(width):
+            self._coming.popleft()
         if not self._on_cpu:
             batch = [array_moves.to_chips("batch", array, self._channel.hosts) for array in batch]
         return jax.tree_util.tree_unflatten(self._tree, batch)
 
+    def _ended_by(self, error: ColocatedError) -> ColocatedError:
+        self._failed = str(error)
+        self.close()
+        return error
+
     def close(self) -> None:
         """End the iterators on the hosts."""
         self._over = True
+        self._request.clear()
         self._coming.clear()
+        on_devices.ending.pop(self, None)
         self._release()
 
 

@@ -84,7 +84,7 @@ class _Memory:
         self._notified: set[Hashable] = set()
         self._released: deque[tuple[str, frozenset[int]]] = deque()
         self._named: weakref.WeakKeyDictionary[Any, dict[int, tuple[str, int]]] = weakref.WeakKeyDictionary()
-        self._epoch = 0
+        self.epoch = 0
         self._process = uuid.uuid4().hex[:12]
 
     @property
@@ -119,7 +119,7 @@ class _Memory:
 
     def note_names(self, host: Host, boot: str) -> None:
         """Note that a cell ran in this process of the host's sidecar and may have defined names there."""
-        self._of_this_session()[host.index] = (boot, self._epoch)
+        self._of_this_session()[host.index] = (boot, self.epoch)
 
     def lost_names(self, boots: Mapping[Host, str]) -> dict[str, list[int]]:
         """Return the hosts on which this session's earlier names are gone, by reason; each loss once.
@@ -136,7 +136,7 @@ class _Memory:
                     self._facts.pop(host.cpus, None)
             if named is not None and named[0] != boot:
                 del named_on[host.index]
-                reason = "The sidecar restarted" if named[1] == self._epoch else "The session was reconnected"
+                reason = "The sidecar restarted" if named[1] == self.epoch else "The session was reconnected"
                 gone.setdefault(reason, []).append(host.index)
         return gone
 
@@ -182,7 +182,7 @@ class _Memory:
     def clear(self) -> None:
         """Forget what belongs to a client of JAX."""
         with self._lock:
-            self._epoch += 1
+            self.epoch += 1
             self._facts.clear()
             self._notified.clear()
             self._released.clear()

@@ -18,6 +18,8 @@ from pathways_jupyter.saved.holders import OUTSIDE, Holders, described
 from pathways_jupyter.saved.resize import Resize
 
 _JAX = ("jax", "jaxlib")
+ending: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
+"""Objects that end with their proxy, and the containers of their arrays, which are not kept."""
 
 
 def find(devices: Sequence[Any]) -> list[Any]:

@@ -66,12 +66,13 @@ class Suspension:
         """Find the arrays that are kept, and name what is not."""
         # Garbage holds arrays too, such as the frames of an error that was handled.
         gc.collect()
-        known = self._live()
+        known, ending = self._live(), list(on_devices.ending)
+        inside = [container for containers in on_devices.ending.values() for container in containers]
         with on_devices.without_shards(known):
             arrays, parts, variables = self._live(), on_devices.find(self._devices), self._variables()
             holders = Holders(
-                [*arrays, *parts],
-                own=(known, arrays, parts, self._arrays, variables),
+                [*arrays, *parts, *ending],
+                own=(known, arrays, parts, ending, *inside, self._arrays, variables),
                 variables=(variables,),
                 skip=on_devices.jaxs_own(arrays),
             )
@@ -94,6 +95,8 @@ class Suspension:
                 blockers.setdefault(described(holder, holders.names.get(id(holder), "")), []).append(kept)
         self.unkept += [f"{some(those)}, held by {holder}" for holder, those in blockers.items()]
         self.unkept += on_devices.stuck(parts, holders)
+        names = [holders.names.get(id(each), "an iterator") for each in ending]
+        self.unkept += [f"what {name} has still to read on hosts" for name in names]
         self.unkept += [
             f"what thread {each} computes"
             for each in sorted(on_devices.computing(self._devices))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+import weakref
+
 import jax
 import numpy as np
 import pytest
@@ -69,6 +72,58 @@ def test_an_error_while_loading_names_host_and_line(mesh) -> None:
     next(batches)
     with pytest.raises(HostError, match=r"host 1.*OSError: the disk is gone"):
         next(batches)
+    # A loop that catches it must not take it for the end of the data.
+    with pytest.raises(ColocatedError, match=r"ended with an error: .*the disk is gone"):
+        next(batches)
+
+
+ZEROS = """
+import jax, numpy as np
+from pathways_jupyter import colocated
+
+def zeros(host, count):
+    while True:
+        yield np.zeros(4)
+
+on = jax.NamedSharding(jax.sharding.Mesh(jax.devices(), "x"), jax.P("x"))
+batches = colocated.iterator(zeros, sharding=on)
+next(batches)
+"""
+
+
+@pytest.fixture
+def program(connection):
+    """The variables of a program that has read a batch, where a suspend looks for them."""
+    names = vars(sys.modules["__main__"])
+    exec(ZEROS, names)
+    yield names
+    del names["batches"]
+
+
+@pytest.mark.parametrize("with_suspend", [False, True])
+def test_an_iterator_ends_with_its_proxy_and_says_so(with_suspend, program, connection) -> None:
+    if with_suspend:
+        named = "what batches has still to read on hosts"
+        # Looking at objects changes how Python keeps their attributes.
+        for _ in range(2):
+            assert connection.suspension().unkept == [named]
+        connection.suspend(yes=[named])
+        with pytest.raises(ColocatedError, match="suspended"):
+            next(program["batches"])
+        connection.resume()
+    else:
+        connection.reconnect()
+    for _ in range(2):
+        with pytest.raises(ColocatedError, match="another proxy than when it was made") as said:
+            next(program["batches"])
+        assert "Make it again" in said.value.hint
+
+
+def test_an_iterator_that_nothing_holds_is_gone_here_and_on_hosts(program, connection) -> None:
+    gone = weakref.ref(program["batches"])
+    program["batches"] = None
+    assert gone() is None
+    assert connection.suspension().unkept == []
 
 
 def test_a_batch_that_jax_cannot_hold_is_refused(mesh) -> None:
