@@ -25,9 +25,19 @@ CELL = Command(
     "Run this cell on the TPU hosts of the session.",
     options=(
         Option(
-            "--in", "notebook variables that the cell sees; arrays keep their sharding", name="inputs", metavar="X,Y"
+            "--in",
+            "notebook variables that the cell sees; arrays keep their sharding; may be repeated",
+            ValueKind.LIST,
+            name="inputs",
+            metavar="X,Y",
         ),
-        Option("--out", "variables of the cell that come back to the notebook", name="outputs", metavar="Z"),
+        Option(
+            "--out",
+            "variables of the cell that come back to the notebook; may be repeated",
+            ValueKind.LIST,
+            name="outputs",
+            metavar="Z",
+        ),
         _SLICES,
         _HOSTS,
         Option("--once", "run on one host only, the first of those", ValueKind.FLAG),

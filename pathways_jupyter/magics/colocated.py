@@ -40,7 +40,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         from pathways_jupyter.colocated import cell_run, live_output, show, trees
         from pathways_jupyter.colocated.results import Interrupted
 
-        names = _names(values.get("inputs", ""))
+        names = _names(values.get("inputs", ()))
         absent = [name for name in names if name not in self.shell.user_ns]
         if absent:
             raise ConfigError(
@@ -59,7 +59,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             result = cell_run.run_cell(
                 cell,
                 inputs={name: self.shell.user_ns[name] for name in names},
-                outputs=_names(values.get("outputs", "")),
+                outputs=_names(values.get("outputs", ())),
                 slices=values.get("slices"),
                 hosts=values.get("hosts"),
                 once=bool(values.get("once")),
@@ -119,8 +119,8 @@ def _warn(line: str) -> None:
     _write("stderr", f"{line}\n")
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(lists: Sequence[str]) -> list[str]:
+    return [name.strip() for text in lists for name in text.split(",") if name.strip()]
 
 
 def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, empty: str) -> View:

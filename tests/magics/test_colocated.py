@@ -249,9 +249,10 @@ def test_a_cell_magic_above_times_the_cell_on_the_hosts(connected) -> None:
     assert "Wall time" in cell.text
 
 
-def test_names_may_be_listed_with_spaces(connected) -> None:
+def test_names_may_be_listed_with_spaces_or_one_by_one(connected) -> None:
     connected.run("one, two = 1, 2")
-    assert lines(connected.run("%%colocated --in one, two --once\none + two")) == ["[host 0] 3"]
+    for names in ("--in one, two", "--in one --in two"):
+        assert lines(connected.run(f"%%colocated {names} --once\none + two")) == ["[host 0] 3"]
 
 
 def test_a_flood_is_cut(connected) -> None:
