@@ -73,19 +73,23 @@ def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
 
     Raises:
       ConfigError: There is none, its address is invalid, or a package is missing.
+      LocalClusterError: It was that of an embedded cluster that has ended.
     """
     named = SETTINGS["gcs_bucket"].check(values.get("gcs_bucket", ""), "gcs_bucket")
     where = cluster.where(values, others=others)
     bucket = named or clusters.bucket(where)
-    if not bucket and others and (embedded := clusters.storage_of_machine()) is not None:
-        bucket = embedded.bucket
+    if not bucket and others and (of_machine := clusters.storage_of_machine()) is not None:
+        bucket = of_machine.bucket
     if not bucket:
         raise ConfigError(
             "There is no bucket to look in.",
             hint=advice("Name one with {gcs_bucket:gs://...}, or the embedded cluster with {local}."),
         )
     # A session's bucket is looked for where the session itself saves.
-    storage = clusters.Storage.of(where) if bucket == clusters.bucket(where) else clusters.storage_of(bucket)
+    is_its_own = bucket == clusters.bucket(where)
+    if is_its_own:
+        clusters.require_running(where)
+    storage = clusters.Storage.of(where) if is_its_own else clusters.storage_of(bucket)
     with adopted(storage):
         yield Saves(bucket, current_user())
 

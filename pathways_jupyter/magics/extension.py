@@ -37,6 +37,7 @@ _DISPLAYS = {
     ("pathways_jupyter.profile.summary", "Summary"): _display_profile,
 }
 """Displays of objects by the name of their class, as importing it takes long."""
+_ARRAY = ("jaxlib._jax", "ArrayImpl")
 
 
 class _Extension:
@@ -55,14 +56,15 @@ class _Extension:
         shell.Completer.custom_matchers.extend(self.matchers)
         for name, display in _DISPLAYS.items():
             shell.display_formatter.mimebundle_formatter.for_type_by_name(*name, display)
+        shell.display_formatter.formatters["text/plain"].for_type_by_name(*_ARRAY, self.magics.print_array)
         shell.events.register("pre_run_cell", self.magics.before_cell)
         shell.events.register("post_run_cell", self.magics.after_cell)
         threading.Thread(target=_prepare, name="pathways-prepare", daemon=True).start()
 
     def undo(self, shell: Any) -> None:
         for name in _DISPLAYS:
-            with contextlib.suppress(KeyError):
-                shell.display_formatter.mimebundle_formatter.pop(".".join(name))
+            shell.display_formatter.mimebundle_formatter.pop(".".join(name), None)
+        shell.display_formatter.formatters["text/plain"].pop(".".join(_ARRAY), None)
         shell.events.unregister("pre_run_cell", self.magics.before_cell)
         shell.events.unregister("post_run_cell", self.magics.after_cell)
         self.magics.notebook.close()

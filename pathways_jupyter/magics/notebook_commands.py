@@ -14,7 +14,7 @@ from pathways_jupyter.actions import action_of, cluster, profile
 from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ConfigError, SessionError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.text import count, size
 from pathways_jupyter.magics import elastic, files, move, saved
@@ -180,7 +180,12 @@ def cost(current: Session | None) -> str:
 def disconnect(notebook: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
     current = notebook.need(SessionCommand.DISCONNECT)
-    saved_as = current.suspender.save_name
+    saved_as, unsaved = current.suspender.save_name, ""
+    if saved_as:
+        try:
+            current.saves.require(saved_as)
+        except PathwaysError as error:
+            unsaved = str(error)
     if (watched := sys.modules.get("pathways_jupyter.widgets.live_views")) is not None:
         watched.end_maps()
     notebook.end_trace(notebook.screen.say)
@@ -189,7 +194,7 @@ def disconnect(notebook: NotebookSession, values: Values) -> View:
     except KeyboardInterrupt as interrupt:
         raise SessionError(str(interrupt), hint="%pathways sessions lists it until it is gone.") from None
     notebook.draw()
-    return arrays.disconnected(current.id, ended.unusable, ended.left, saved_as=saved_as)
+    return arrays.disconnected(current.id, ended.unusable, ended.left, saved_as=saved_as, unsaved=unsaved)
 
 
 def status(notebook: NotebookSession, values: Values) -> View:

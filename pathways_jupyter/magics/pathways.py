@@ -128,17 +128,34 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         self, shell: Any, kind: type[BaseException], error: BaseException, at: Any, tb_offset: int | None = None
     ) -> None:
         """Show an error as IPython does, but for one of JAX that this package can say in three lines."""
+        self._shorten(error)
+        shell.showtraceback((kind, error, at), tb_offset=tb_offset)
+
+    def print_array(self, array: Any, printer: Any, cycle: bool) -> None:
+        """Print an array that is the value of a cell; IPython shows an error of that without :meth:`_show_error`."""
+        try:
+            lines = repr(array).splitlines()
+        except self.shown_errors as error:
+            self._shorten(error)
+            self._error = error
+            raise
+        with printer.group():
+            printer.text(lines[0])
+            for each in lines[1:]:
+                printer.break_()
+                printer.text(each)
+
+    def _shorten(self, error: BaseException) -> None:
         from pathways_jupyter.colocated.errors import WHOLE, explain_call
 
         lines = explain_call(error)
         if not lines and (said := self.notebook.misuse(str(error))):
             frames = traceback.extract_tb(error.__traceback__)
-            own = [frame for frame in frames if shell.compile.format_code_name(frame.filename) is not None]
+            own = [frame for frame in frames if self.shell.compile.format_code_name(frame.filename) is not None]
             where = f" Line {own[-1].lineno}: {own[-1].line}" if own and own[-1].line else ""
             lines = [f"{type(error).__name__}: {said[0]}{where}", f"  {said[1]}", f"  {WHOLE}"]
         if lines:
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
-        shell.showtraceback((kind, error, at), tb_offset=tb_offset)
 
     # An Interrupt after the cell has nothing left to end.
     @interrupts.count_sigint()

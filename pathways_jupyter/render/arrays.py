@@ -52,15 +52,20 @@ def lost(arrays: Sequence[NamedArray]) -> list[str]:
     ]
 
 
-def disconnected(session: str, unusable: Sequence[NamedArray], remains: str, *, saved_as: str = "") -> View:
+def disconnected(
+    session: str, unusable: Sequence[NamedArray], remains: str, *, saved_as: str = "", unsaved: str = ""
+) -> View:
     """Return the result of ``%pathways disconnect``.
 
     Args:
       remains: What could not be removed from the cluster, and why.
       saved_as: The save with the arrays of a session that was suspended.
+      unsaved: Why that save cannot be found now.
     """
     lines = switched(unusable, ())
-    if saved_as:
+    if unsaved:
+        lines.append(f"The arrays were saved as {saved_as}. Now: {unsaved}")
+    elif saved_as:
         load = f"%pathways load {saved_as}"
         lines.append(
             f"The arrays stay in the save {saved_as}: {load} sets the variables that had them, in another session."

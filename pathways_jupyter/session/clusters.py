@@ -288,6 +288,17 @@ async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIte
         raise
 
 
+def require_running(where: ConnectConfig | SessionRecord) -> None:
+    """Check that the cluster of `where` has not ended, if it is an embedded one: its bucket ends with it.
+
+    Raises:
+      LocalClusterError: It has.
+    """
+    # Clients of the bucket would try for half a minute.
+    if (embedded := Embedded.of(where)) is not None and embedded.has_ended():
+        raise embedded_ended()
+
+
 def embedded_ended() -> LocalClusterError:
     """Return the error for the embedded cluster that has ended."""
     return LocalClusterError(

@@ -46,7 +46,7 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_o
         status = notebook.run("%pathways status").text
         assert "lost" in status
         assert "The embedded cluster of this machine has ended." in status
-        for line in ("slices", "services", "doctor", "logs rm", "elastic heal"):
+        for line in ("slices", "services", "doctor", "logs rm", "elastic heal", "saved"):
             cell = notebook.run(f"%pathways {line}")
             assert "The embedded cluster of this machine has ended." in cell.text + cell.shown, line
             assert "VPN" not in cell.text + cell.shown

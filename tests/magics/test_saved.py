@@ -77,6 +77,11 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
         assert "%pathways resume brings them back" in ran.shown
         assert len(ran.shown.splitlines()) == 3, ran.shown
         assert ran.text == ""
+    for cell in ("w", "{'w': w}"):
+        # IPython fails to show the value, after the cell has run.
+        ran = notebook.run(cell)
+        assert re.match(r"RuntimeError: Session \w+ is suspended since", ran.shown), ran.shown
+        assert len(ran.shown.splitlines()) == 3, ran.shown
     for command in ("suspend", "save friday", "load friday", "env", "profile start", "reconnect"):
         shown = notebook.run(f"%pathways {command}").shown
         assert "is suspended since" in shown, command
@@ -137,7 +142,9 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     assert ran.status == "ok", ran.shown
     assert "The arrays of the suspended session are not back: suspended-" in notebook.run("print('a cell')").text
     assert "there is none of that name" in notebook.run("%pathways resume").shown
-    notebook.run("%pathways disconnect")
+    # The session has its proxy, and not its arrays: they are not in the save any more.
+    over = notebook.run("%pathways disconnect").text
+    assert re.search(r"arrays were saved as (\S+)\. Now: \1 cannot be found: there is none of that name", over), over
 
 
 @pytest.mark.thorough

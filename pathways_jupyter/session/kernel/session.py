@@ -191,7 +191,9 @@ class Session:
 
         Raises:
           ConfigError: The session has no bucket.
+          LocalClusterError: It was that of an embedded cluster that has ended.
         """
+        clusters.require_running(self._side.record)
         return Saves(self.bucket, current_user())
 
     def save(self, name: str, variables: Mapping[str, Any] | None = None, *, report: Report | None = None) -> Save:
