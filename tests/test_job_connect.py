@@ -106,6 +106,9 @@ def test_two_notebooks_use_the_slices_of_a_job_and_leave_it_running_however_they
     assert f"{JOB}: 2 slices of tpuv6e:2x2, 0 free" in slices
     assert slices.count(f"job {JOB}") == 2
     assert "Pathways Server serving" in notebook.run("%pathways logs").text
+    cell = notebook.run("%%colocated\n1").shown
+    assert f"The workers of job {JOB} have no colocated Python sidecar" in cell
+    assert "service deploy" not in cell
 
     other = open_notebook()
     ran = other.run(f"import pathways_jupyter\nprint(pathways_jupyter.connect(local=True, job={JOB!r}))\n{SUM}")

@@ -23,6 +23,7 @@ from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote import codec
 from pathways_jupyter.colocated.ship import Shipped
 from pathways_jupyter.service.images import no_sidecar
+from pathways_jupyter.session.kernel import process
 
 if TYPE_CHECKING:
     import jax
@@ -256,10 +257,13 @@ def explain(error: Exception) -> ColocatedError:
             hint=advice("Its arrays and its hosts' names are gone. {slices} shows the slices."),
         )
     if "no colocated Python sidecars" in first:
+        session = process.session()
+        job = session.record.pathways_job if session is not None else ""
+        of, deployed = (f"of job {job}", "job new") if job else ("of the service", "service deploy")
         return CheckError(
-            "The service's workers have no colocated Python sidecar, so nothing can run on its hosts.",
-            hint=(no_sidecar(version("jax")) or "Deploy it with service deploy --sidecar-image.")
-            + " An embedded cluster has them unless it was started with --no-sidecar.",
+            f"The workers {of} have no colocated Python sidecar, so nothing can run on their hosts.",
+            hint=(no_sidecar(version("jax")) or f"Deploy it with {deployed} --sidecar-image.")
+            + ("" if job else " An embedded cluster has them unless it was started with --no-sidecar."),
         )
     if "sidecar" in first:
         return LostError(
