@@ -265,8 +265,7 @@ class NotebookSession:
 
         with reported(self.screen, RESUMING) as report:
             suspension = self.need(SessionCommand.RESUME).suspender.restore(yes=yes, report=report)
-        left = f" Not restored: {suspension.left}." if suspension.left else ""
-        self.resumed = f"Resumed: {suspension.restored} back in place.{left}"
+        self.resumed = f"Resumed: {suspension.outcome}"
         return self.resumed
 
     def notify(self, lines: Sequence[str]) -> None:

@@ -41,7 +41,7 @@ class Suspension:
       place: Where they are saved, ``gs://...``.
       seconds: About how long saving them takes; None until something was saved in this bucket.
       unkept: What cannot be kept, or may not go on to work, a sentence each.
-      restored: How many arrays are back, with their bytes, in words.
+      outcome: How many arrays are back, and what is not, in sentences.
       left: What was not restored, and where it is; empty if all is back.
     """
 
@@ -58,7 +58,7 @@ class Suspension:
         self._devices = tuple(device for each in slices for device in each)
         self._arrays: list[Any] = []
         self._described: list[Any] = []
-        self.place, self.restored, self.left = saves.address(name), "", ""
+        self.place, self.outcome, self.left = saves.address(name), "", ""
         self._look()
         self.seconds = saves.seconds(self.nbytes)
 
@@ -221,8 +221,9 @@ class Suspension:
             done |= placed.pop().move(slices, new)
         left = self.misfits(len(slices))
         left += [f"{array_type(each)}, whose place is gone" for each in self._arrays if id(each) not in done]
-        self.restored = _amount([each for each in self._arrays if id(each) in done])
         self.left = f"{some(left)}; saved as {self.name}" if left else ""
+        self.outcome = f"{_amount([each for each in self._arrays if id(each) in done])} back in place."
+        self.outcome += f" Not restored: {self.left}." if left else ""
         return [new.get(id(each), each) for each in self._arrays]
 
     def follow(self, slices: Sequence[Sequence[Any]], arrays: list[Any]) -> None:

@@ -62,7 +62,9 @@ class Method(StrEnum):
     has ended, and the session is as it was before. Answers with the record.
     """
     RESUMED = "resumed"
-    """The kernel has the saved arrays back, so that the record need not name them. Answers with the record."""
+    """The kernel has the saved arrays back, so that the record need not name them; ``outcome`` says which. Answers with
+    the record.
+    """
     CANCEL = "cancel"
     """Stop making the proxy that ``reconnect`` asked for, which then fails. Answers with the record once that is so."""
     DISCONNECT = "disconnect"

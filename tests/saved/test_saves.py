@@ -467,7 +467,7 @@ def test_suspending_and_resuming_are_states_with_how_far_it_is(session, monkeypa
     assert [event.data["state"] for event in happened] == [
         *("suspending", "suspended", "starting", "resuming", "connected"),
     ]
-    assert happened[-1].message == "Resumed: 4 arrays (16.4 kB)."
+    assert happened[-1].message == "Resumed: 4 arrays (16.4 kB) back in place."
     assert suspended == happened[1].data.get("since", happened[1].at)
 
 
@@ -642,7 +642,11 @@ def test_a_save_stays_until_each_of_its_arrays_has_found_its_place(session):
     variables = {each: jax.device_put(np.full(3, 7.0, np.float32), session.devices()[1]) for each in "xy"}
     name = session.suspend(variables).name
     del variables["y"]
-    assert session.resume().left == f"float32[3], whose place is gone; saved as {name}"
+    resumed = session.resume()
+    assert resumed.left == f"float32[3], whose place is gone; saved as {name}"
+    # The events say what the notebook says.
+    assert resumed.outcome.startswith("1 array (12 bytes) back in place. Not restored: float32[3]")
+    assert session.events()[-1].message == f"Resumed: {resumed.outcome}"
     assert np.asarray(variables["x"]).tolist() == [7, 7, 7]
     assert np.asarray(session.load(name)["y"]).tolist() == [7, 7, 7]
     session.saves.delete(name)

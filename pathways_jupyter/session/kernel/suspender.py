@@ -102,7 +102,7 @@ class Suspender:
         with self._transferring(report) as report:
             arrays = suspension.restore(slices, report)
         try:
-            answer = side.link.request(Method.RESUMED)
+            answer = side.link.request(Method.RESUMED, outcome=suspension.outcome)
             side.remember(answer)
             is_back = SessionRecord.from_json(answer).saved is None
         except PathwaysError:

@@ -286,13 +286,12 @@ class SessionLog:
         self.update(saved=arrays)
         self.enter(SessionState.SUSPENDED, f"Suspended. Saved: {arrays}.")
 
-    def resumed(self) -> None:
-        """Transition from resuming to connected: the kernel has its saved arrays again."""
-        saved = self.record.saved
+    def resumed(self, outcome: str) -> None:
+        """Transition from resuming to connected: the kernel has its saved arrays again, as `outcome` says."""
         # Without a proxy they are lost again, and what was saved is all that there is.
-        if saved is not None and self.record.state is SessionState.RESUMING:
+        if self.record.saved is not None and self.record.state is SessionState.RESUMING:
             self.update(saved=None, transfer=None)
-            self._settle(f"Resumed: {saved.amount}.")
+            self._settle(f"Resumed: {outcome}")
 
     def forget_saved(self) -> None:
         """Drop the arrays of a kernel that has ended, which no other one can restore; they stay in the bucket."""

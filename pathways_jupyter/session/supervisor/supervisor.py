@@ -122,7 +122,7 @@ class Supervisor:
             self._session_log.transferred(_transfer(request.params))
             return self._record.to_json()
         if request.method is Method.RESUMED:
-            self._session_log.resumed()
+            self._session_log.resumed(str(request.params["outcome"]))
             return self._record.to_json()
         if request.method is Method.CANCEL:
             await self._proxies.cancel()
