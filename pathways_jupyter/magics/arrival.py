@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pathways_jupyter
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import some
 from pathways_jupyter.kernel.moved import Moved
 from pathways_jupyter.magics import extension, saved
+from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.render import arrays
 from pathways_jupyter.saved import code
 from pathways_jupyter.session.kernel import process
@@ -33,7 +32,7 @@ def arrive(what: str) -> None:
         shell.events.unregister("pre_run_cell", begin)
         missing: list[str] = []
         try:
-            missing = _import(about, shell)
+            missing = _import(about, notebook)
             if failed is not None:
                 raise failed
             if notebook.screen.in_place:
@@ -62,12 +61,16 @@ def arrive(what: str) -> None:
     shell.events.register("pre_run_cell", begin)
 
 
-def _import(about: Moved, shell: Any) -> list[str]:
+def _import(about: Moved, notebook: NotebookSession) -> list[str]:
     """Import what the notebook has imported; return what that failed for, and why."""
     missing = []
     for name, (module, within) in about.imports.items():
         try:
-            shell.push({name: code.imported((module, within))})
+            value = code.imported((module, within))
+            if name == module and "." in name:
+                notebook.submodules.add(name)
+            else:
+                notebook.shell.push({name: value})
         except (Exception, SystemExit) as error:
             missing.append(f"{name} ({error})")
     return missing

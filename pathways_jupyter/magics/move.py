@@ -74,7 +74,8 @@ def move(notebook: NotebookSession, values: Values) -> View:
         _start_lab(notebook, chosen)
     with reported(notebook.screen, SAVING) as report:
         save = current.save(f"moved-{secrets.token_hex(4)}", report=report)
-    imports = code.imports(process.variables())
+    notebook.submodules |= code.submodules(notebook.shell.user_ns["In"])
+    imports = code.imports(process.variables()) | {name: (name, "") for name in sorted(notebook.submodules)}
     lost = _lost(save, imports)
     if lost and values.get("yes"):
         notebook.screen.say(lost)

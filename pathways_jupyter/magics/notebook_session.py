@@ -47,6 +47,8 @@ class NotebookSession:
         self.resumed = ""
         self.began = time.time()
         self.is_reminded = False
+        self.submodules = set[str]()
+        """Those that cells have imported, before the kernel moved here."""
         self.on_draw: Callable[[], None] = lambda: None
         self._card: CellOutput | None = None
         # What the card shows, and since when.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,16 @@ def imports(variables: Mapping[str, Any]) -> dict[str, Import]:
     """
     found = ((name, _import_of(name, value)) for name, value in variables.items())
     return {name: each for name, each in found if each is not None}
+
+
+def submodules(cells: Iterable[str]) -> set[str]:
+    """Return what cells have imported by ``import package.module``, which sets a variable to the package only."""
+    names = set[str]()
+    for cell in cells:
+        with contextlib.suppress(SyntaxError):
+            statements = [each for each in ast.walk(ast.parse(cell)) if isinstance(each, ast.Import)]
+            names |= {each.name for statement in statements for each in statement.names if not each.asname}
+    return {name for name in names & sys.modules.keys() if "." in name}
 
 
 def imported(what: Import) -> Any:
