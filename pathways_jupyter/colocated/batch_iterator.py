@@ -156,6 +156,8 @@ class BatchIterator(Iterator[Any]):
         except StopIteration:
             self.close()
             raise
+        except LostError as error:
+            raise self._ended_by(LostError(str(error), hint=f"The iterator has ended with it. {_AGAIN}")) from error
         except ColocatedError as error:
             self._ended_by(error)
             raise

@@ -14,7 +14,7 @@ import copy
 import operator
 import reprlib
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -55,6 +55,9 @@ class Batches:
 
     Args:
       source: Pytrees of arrays whose first axis is the batch, all of one size.
+
+    Attributes:
+      rows: Of each; 0 before the first one.
     """
 
     def __init__(self, source: Iterable[Any]) -> None:
@@ -67,7 +70,7 @@ class Batches:
         self._used = 0
         self._open: Any = None
         self._state_before: Any = None
-        self._rows_of_all = 0
+        self.rows = 0
         self._drawn = 0
         self._buffer: dict[int, Any] = {}
         self._failed_at: int | None = None
@@ -118,6 +121,26 @@ class Batches:
                 raise _too_short(position.count, position.count + 1) from None
             self._used = position.used
 
+    def require_present(self, lost: Collection[Any]) -> None:
+        """Check that none of the next batches that are kept went with the devices `lost`, or with a proxy.
+
+        Raises:
+          ElasticRuntimeError: One did.
+        """
+        import jax
+
+        for number, batch in self._buffer.items():
+            if number < self._count:
+                # Only an older snapshot needs it.
+                continue
+            arrays = [leaf for leaf in jax.tree.leaves(batch) if isinstance(leaf, jax.Array)]
+            if any(each.is_deleted() or not each.sharding.device_set.isdisjoint(lost) for each in arrays):
+                raise ElasticRuntimeError(
+                    f"Batch {number}, which the training needs again, went with the slice or proxy that it was on.",
+                    hint="Give train_loop NumPy arrays, or data that have get_state and set_state. To go on, call it "
+                    "again with the same snapshots= and a new iterator that begins with the first batch.",
+                )
+
     def forget(self, before: Position) -> None:
         """Drop the batches that are kept for positions older than `before`."""
         self._buffer = {number: batch for number, batch in self._buffer.items() if number >= before.count}
@@ -144,9 +167,9 @@ class Batches:
         if self._open is None:
             self._open_next()
         self._require_divisible(slices)
-        size = self._rows_of_all * share
+        size = self.rows * share
         if abs(size - round(size)) > 1e-6:
-            raise ValueError(f"{share:.3g} of a batch of {self._rows_of_all} rows is no whole number of rows.")
+            raise ValueError(f"{share:.3g} of a batch of {self.rows} rows is no whole number of rows.")
         missing, parts = round(size), []
         while True:
             rows, begin = _rows(self._open), self._used
@@ -164,7 +187,7 @@ class Batches:
             self._open_next()
 
     def _require_divisible(self, slices: int) -> None:
-        rows = self._rows_of_all
+        rows = self.rows
         if rows % slices:
             more = (rows // slices + 1) * slices
             raise ElasticRuntimeError(
@@ -185,7 +208,7 @@ class Batches:
         self._drawn = max(self._drawn, number + 1)
         if self._stateful is not None:
             del self._buffer[number]
-        self._rows_of_all = self._rows_of_all or _rows(batch)
+        self.rows = self.rows or _rows(batch)
         return batch
 
     def _fetch(self, number: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,13 @@ class CompiledSteps:
         if spec is None:
             spec = jax.sharding.PartitionSpec(tuple(mesh.axis_names))
         return jax.sharding.NamedSharding(mesh, spec)
+
+    def parts(self, mesh: jax.sharding.Mesh) -> int:
+        """Return into how many parts `mesh` divides the rows of a batch."""
+        spec = self.batch_sharding(mesh).spec
+        first = spec[0] if len(spec) else None
+        axes = first if isinstance(first, tuple) else (first,)
+        return math.prod(mesh.shape[axis] for axis in axes if axis is not None)
 
     def has(self, mesh: jax.sharding.Mesh, batch: Any) -> bool:
         """Return whether the step is compiled for `mesh` and batches like `batch`."""

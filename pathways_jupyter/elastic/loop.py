@@ -57,7 +57,7 @@ def train_loop(
       mesh_for: Returns the mesh for a list of slices, each a list of devices; default: axes ``slice`` and ``chip``.
       batch_spec: How a batch is partitioned; default: its first axis over all axes of the mesh.
       batch: On fewer slices ``keep`` the global batch, or ``scale`` it with the number of slices, of which its rows
-        have to be a multiple.
+        have to be a multiple. Where the chips of the slices cannot divide it, training pauses.
       snapshot_every: Steps between snapshots.
       minimum_slices: With fewer, training pauses until they are back.
       snapshots: Where snapshots are kept; if it has one already, training resumes from it. The same data go on where
@@ -69,7 +69,7 @@ def train_loop(
 
     Raises:
       ElasticRuntimeError: The state is too large for its snapshots (before anything has started), the first batch
-        cannot be scaled, no snapshot survived a loss, or there is no new proxy for one that was lost.
+        cannot be scaled or divided, no snapshot or batch survived a loss, or there is no new proxy for a lost one.
       TimeoutError: A pause took longer than `timeout`.
       ConfigError: An argument cannot be used, or there are fewer slices in all than `minimum_slices`. Nothing was
         changed.

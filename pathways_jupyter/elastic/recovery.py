@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.errors import PathwaysError
@@ -45,11 +45,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Restored:
-    """A snapshot whose state is on the active slices."""
+    """A snapshot whose state is on the active slices; what was on the `lost` ones is gone."""
 
     snapshot: Snapshot
     state: Any
     mesh: jax.sharding.Mesh
+    lost: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Recovery:
 
     Attributes:
       mesh_on: Returns the mesh for active slices.
-      minimum: With fewer slices, wait until they are back.
+      needed: Returns how many slices a step needs where there are so many; with fewer, wait until they are back.
       timeout: Longest wait, in seconds; None: without end.
       reconnected: Called when a new proxy has replaced the one that was lost.
     """
@@ -70,7 +71,7 @@ class Recovery:
     snapshots: Snapshots
     record: Record
     mesh_on: Callable[[frozenset[int]], jax.sharding.Mesh]
-    minimum: int
+    needed: Callable[[int], int]
     timeout: float | None
     reconnected: Callable[[], None]
     _furthest: int = -1
@@ -100,19 +101,24 @@ class Recovery:
           TimeoutError: A wait took longer than the limit.
           Exception: `error`, if it is about neither slices nor the proxy, or comes again though nothing was lost.
         """
+        lost = frozenset[int]()
         with self.record.goodput.during(Spent.REINITIALIZATION):
             while True:
                 try:
-                    self.regain(error, done=done)
-                    return self.restore(done=done)
+                    lost |= self.regain(error, done=done)
+                    return replace(self.restore(done=done), lost=lost)
                 except Exception as another:
                     # The same one again is regain()'s way to give up on it.
                     if not self.handles(another) or another is error:
                         raise
                     error = another
 
-    def regain(self, error: Exception, *, done: int) -> None:
-        """Update the active slices after `error`, or get a new proxy; there may be too few slices then."""
+    def regain(self, error: Exception, *, done: int) -> frozenset[int]:
+        """Update the active slices after `error`, or get a new proxy; there may be too few slices then.
+
+        Returns:
+          The slices that were lost.
+        """
         if not self.handles(error):
             raise error
         if self.manager.session is not None and self.manager.session.is_suspended:
@@ -126,7 +132,7 @@ class Recovery:
         if self._proxy_is_gone(error):
             self._reconnect(error, done)
             self._failures = 0
-            return
+            return frozenset()
         before = self.manager.active_slice_indices
         remaining = self.manager.find_loss(error)
         lost = before - remaining
@@ -136,11 +142,12 @@ class Recovery:
         self._failures = 0 if lost - self.manager.health.up else self._failures + 1
         if self._failures >= _MOST_FAILURES:
             raise error
-        if not lost and len(remaining) >= self.minimum:
+        if not lost and len(remaining) >= self.needed(len(remaining)):
             # The devices may answer a moment longer than the arrays on them last.
             if self._failures == 1:
                 self._pauses.reset()
             self._pauses.sleep()
+        return lost
 
     def _reconnect(self, error: Exception, done: int) -> None:
         """Replace the proxy; try again until the time is over."""
@@ -196,13 +203,14 @@ class Recovery:
           TimeoutError: There are still too few when the time is over.
         """
         up = self.manager.active_slice_count
-        self.record.add(Kind.WAITING, paused_words(up, self.minimum), step=done)
+        needed = self.needed(up)
+        self.record.add(Kind.WAITING, paused_words(up, needed), step=done)
         with self.record.goodput.during(Spent.SLICE_DOWN):
-            self.manager.active_slice_indices = self.manager.health.wait_for(self.minimum, timeout=self.timeout)
+            self.manager.active_slice_indices = self.manager.health.wait_for(needed, timeout=self.timeout)
 
     def restore(self, *, done: int) -> Restored:
         """Wait for enough slices, and put the newest readable snapshot on them; raises what :meth:`after` handles."""
-        if self.manager.active_slice_count < self.minimum:
+        while (up := self.manager.active_slice_count) < self.needed(up):
             self.pause(done=done)
         for snapshot in self.snapshots.candidates():
             if self._failures >= _MOST_FAILURES_ON_HOSTS:

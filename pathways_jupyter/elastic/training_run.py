@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from pathways_jupyter.base import text
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps
-from pathways_jupyter.elastic.errors import ProxyLostError
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
 from pathways_jupyter.elastic.goodput import Goodput, Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record, listed
@@ -62,6 +63,7 @@ class TrainingRun:
       snapshot: The snapshot that was taken last; there once the run has begun.
       resuming: Whether a step after a restore is awaited.
       moved: Whether the state is not what the last step returned, but was put on the mesh since.
+      divided: Whether the first batch was checked.
     """
 
     batches: Batches
@@ -84,11 +86,12 @@ class TrainingRun:
     in_flight: tuple[int, Any, int] | None = None
     resuming: bool = False
     moved: bool = True
+    divided: bool = False
 
     def __post_init__(self) -> None:
         self._goodput = self.record.goodput
         self.recovery = Recovery(
-            self.manager, self.snapshots, self.record, self._mesh, self.minimum, self.timeout, self.compiled.clear
+            self.manager, self.snapshots, self.record, self._mesh, self._needed, self.timeout, self.compiled.clear
         )
 
     def train(self, state: Any) -> Result:
@@ -138,7 +141,7 @@ class TrainingRun:
         while True:
             active = self.manager.active_slice_indices
             try:
-                if len(active) < self.minimum:
+                if len(active) < self._needed(len(active)):
                     self.recovery.pause(done=0)
                     continue
                 self.mesh = self._mesh(active)
@@ -166,7 +169,8 @@ class TrainingRun:
             # The event came before any array failed: do not start a step that cannot succeed.
             raise jax.errors.JaxRuntimeError(f"DATA_LOSS: {listed(lost)} down")
         # After a loss a step runs on what is left first, so that a slice that fails again and again stops no progress.
-        if self.manager.available_inactive_slices and not (self.resuming and self.in_flight is None):
+        more = self.manager.available_inactive_slices
+        if more and self._divides(len(active | more)) and not (self.resuming and self.in_flight is None):
             self._grow()
         before, self.in_flight = self.in_flight, None
         # The next one first, so that the devices have work while this thread waits for the one before.
@@ -192,6 +196,8 @@ class TrainingRun:
             except StopIteration:
                 self.steps = self.record.total_steps = self.next_step
                 return
+            if not self.divided:
+                self._require_divisible()
             placed = jax.device_put(batch, self.compiled.batch_sharding(self.mesh))
         if not self.compiled.has(self.mesh, placed):
             with self._goodput.during(Spent.PROGRAM_STARTUP):
@@ -218,7 +224,7 @@ class TrainingRun:
             count = leaf.shape[0] * (len(active) - 1) // len(active) if self.rule == "scale" else leaf.shape[0]
             return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
 
-        if len(active) <= self.minimum:
+        if self._needed(len(active) - 1) >= len(active):
             return
         try:
             meshes = [(self._mesh(active - {index}), jax.tree.map(rows, batch)) for index in sorted(active)]
@@ -266,6 +272,8 @@ class TrainingRun:
         """Go on from a snapshot."""
         self.state, self.mesh, self.moved = restored.state, restored.mesh, True
         self.batches.restore(restored.snapshot.extra)
+        lost = {device for index in restored.lost for device in self.manager.slice_to_devices[index]}
+        self.batches.require_present(lost)
         self.snapshot = restored.snapshot
         self.next_step = self.confirmed = self.record.done = restored.snapshot.step
         self.resuming = True
@@ -299,6 +307,35 @@ class TrainingRun:
             # So that none is cut short by the end of the process.
             self.snapshots.wait()
             self._report()
+
+    def _needed(self, count: int) -> int:
+        """Return how many slices a step needs where there are `count`: more where these cannot divide a batch."""
+        total = self.manager.total_slice_count
+        return next(filter(self._divides, range(max(count, self.minimum), total)), max(total, self.minimum))
+
+    def _divides(self, count: int) -> bool:
+        """Return whether the chips of so many slices can divide a batch among them; True before the first one."""
+        devices = [devices for _, devices in sorted(self.manager.slice_to_devices.items())]
+        try:
+            parts = self.compiled.parts(self.mesh_for(devices[:count]))
+        except Exception:
+            # Raised when that mesh is needed.
+            return True
+        rows = self.batches.rows if self.rule == "keep" else self.batches.rows * count // len(devices)
+        return rows % parts == 0
+
+    def _require_divisible(self) -> None:
+        """Check the first batch, and note with how many slices the run is going to pause."""
+        self.divided, count = True, self.manager.active_slice_count
+        rows, total = self.batches.rows, self.manager.total_slice_count
+        if not self._divides(count):
+            raise ElasticRuntimeError(
+                f"A batch of {rows} rows cannot be divided among the chips of {text.count(count, 'slice')}.",
+                hint="Give train_loop batches whose rows are a multiple of their number.",
+            )
+        if misfits := [str(each) for each in range(self.minimum, total + 1) if not self._divides(each)]:
+            said = f"The run pauses with {' or '.join(misfits)} slices: they cannot divide a batch of {rows} rows."
+            self.record.add(Kind.NOTE, said)
 
     def _mesh(self, slices: frozenset[int]) -> jax.sharding.Mesh:
         return self.mesh_for([self.manager.slice_to_devices[index] for index in sorted(slices)])

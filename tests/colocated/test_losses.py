@@ -20,6 +20,24 @@ import json
 from pathways_jupyter.session.kernel import session as sessions
 print(json.dumps(sessions.current().record.to_json()))
 """
+TRAIN = """
+import jax, jax.numpy as jnp, numpy as np, pathways_jupyter
+from pathways_jupyter import colocated, elastic
+session, snapshots = pathways_jupyter.current_session(), elastic.Snapshots()
+def ones(host, count):
+    while True:
+        yield np.ones((8, 4), np.float32)
+def step(state, batch):
+    return state + batch.mean(), {"mean": batch.mean()}
+def train():
+    up = [device for each in session.record.slices if each.up for device in session.slices()[each.index]]
+    on = jax.sharding.Mesh(up, "x")
+    batches = colocated.iterator(ones, sharding=jax.NamedSharding(on, jax.P("x")))
+    state = jax.device_put(jnp.zeros(4), jax.NamedSharding(on, jax.P()))
+    return elastic.train_loop(step, state, batches, steps=60, snapshots=snapshots)
+%pathways elastic inject slice-down 1 --at-step 20
+train()
+"""
 SOON = 60.0
 """Seconds within which a cell has to end; far less than JAX would wait."""
 SLICE = "pathways-cluster-worker-1"
@@ -233,6 +251,19 @@ def test_no_cell_on_other_slices_is_ended_by_a_lost_slice_which_is_reported_at_o
     connected.manager.interrupt_kernel()
     assert connected.finish(request, timeout=SOON).error == "Interrupted"
     assert "ended" not in "".join(connected.seen[first:])
+
+
+@pytest.mark.thorough
+def test_a_training_run_that_reads_on_hosts_goes_on_with_an_iterator_over_those_that_are_left(connected) -> None:
+    cell = connected.run(TRAIN, timeout=SOON)
+    # By what is noticed first: the iterator, or a step that has to be repeated with a batch that it gave before.
+    said = {
+        "LostError": r"slice 1 went down\.\n.*Make it again with colocated\.iterator",
+        "ElasticRuntimeError": r"Batch \d+, .*, went with the slice or proxy that it was on\.\n.*a new iterator",
+    }
+    assert re.search(said[cell.error], cell.shown), cell.shown
+    again = connected.run("result = train()\nprint(result.step, float(result.state[0]))", timeout=SOON)
+    assert "60 60.0" in again.text, again.shown
 
 
 @pytest.mark.thorough

@@ -65,6 +65,40 @@ def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down, caplog
     assert result.goodput.seconds()["ELASTIC_SLICE_DOWN"] > 0
 
 
+def test_with_slices_whose_chips_cannot_divide_a_batch_a_run_pauses_and_has_said_so(session, take_down, monkeypatch):
+    """Twelve rows: one to each chip of three slices, three to each of one, and none fits eight chips."""
+    data, record = Data(rows=12), Record()
+    data.at[15] = lambda: take_down(2, seconds=60, reported=True)
+    monkeypatch.setattr(RUNS, "_observer", lambda run, _: run.phase == "waiting" and faults.heal(session))
+    manager = elastic.Manager(settle_seconds=0.05)
+    result = elastic.train_loop(step, first_state(), data, steps=30, manager=manager, record=record)
+    check(result, 30, rows=12)
+    said = [event.message for event in record.events]
+    assert "The run pauses with 2 slices: they cannot divide a batch of 12 rows." in said
+    assert "Training pauses: 2 of at least 3 slices are up." in said
+    assert said.index("The run pauses with 2 slices: they cannot divide a batch of 12 rows.") == 0
+    with pytest.raises(elastic.ElasticRuntimeError, match="A batch of 16 rows cannot be divided among the chips of 3"):
+        elastic.train_loop(step, first_state(), Data(rows=16), steps=30, manager=manager)
+
+
+@pytest.mark.thorough
+def test_batches_that_were_on_a_lost_slice_are_named_and_not_tried_again_and_again(session, take_down):
+    import jax
+
+    data, snapshots = Data(), elastic.Snapshots()
+    everywhere = jax.sharding.NamedSharding(jax.sharding.Mesh(session.devices(), "x"), jax.P("x"))
+    data.at[27] = lambda: take_down(1, seconds=60, reported=True)
+    placed = (jax.device_put(batch, everywhere) for batch in data)
+    with pytest.raises(elastic.ElasticRuntimeError, match=r"Batch 2\d, .* went with the slice") as said:
+        elastic.train_loop(step, first_state(), placed, steps=60, snapshots=snapshots)
+    assert "NumPy arrays" in said.value.hint
+    faults.heal(session)
+    # As the hint says.
+    latest = snapshots.latest()
+    assert latest is not None
+    check(elastic.train_loop(step, first_state(), Data(), steps=60, snapshots=snapshots), 60, since=latest.step)
+
+
 def test_a_worker_that_is_back_before_the_run_asks_was_lost_all_the_same(session, take_down, monkeypatch):
     """As in a job, where no events say so: a step runs on what is left, and then the slice is used again."""
     monkeypatch.setattr(process, "session", lambda: None)

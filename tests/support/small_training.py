@@ -33,8 +33,8 @@ def first_state():
 class Data:
     """Batches that depend on their number alone; optionally with a position that can be saved, as grain's have."""
 
-    def __init__(self) -> None:
-        self.number = 0
+    def __init__(self, rows: int = ROWS) -> None:
+        self.number, self.rows = 0, rows
         self.at: dict[int, Callable[[], object]] = {}
         """Callbacks before batches, each called once."""
 
@@ -42,7 +42,7 @@ class Data:
         return self
 
     def __next__(self):
-        x = np.random.default_rng(self.number).normal(size=(ROWS, FEATURES)).astype(np.float32)
+        x = np.random.default_rng(self.number).normal(size=(self.rows, FEATURES)).astype(np.float32)
         if self.number in self.at:
             self.at.pop(self.number)()
         self.number += 1
@@ -57,9 +57,9 @@ class Positioned(Data):
         self.number = state["number"]
 
 
-def undisturbed(steps: int) -> dict[int, float]:
+def undisturbed(steps: int, rows: int) -> dict[int, float]:
     """The losses that NumPy gives."""
-    weights, losses, data = np.zeros((FEATURES, 4), np.float32), {}, Data()
+    weights, losses, data = np.zeros((FEATURES, 4), np.float32), {}, Data(rows)
     for number in range(steps):
         batch = next(data)
         error = batch["x"] @ weights - batch["y"]
@@ -68,11 +68,11 @@ def undisturbed(steps: int) -> dict[int, float]:
     return losses
 
 
-def check(result: elastic.Result, steps: int, *, since: int = 0) -> None:
+def check(result: elastic.Result, steps: int, *, since: int = 0, rows: int = ROWS) -> None:
     """Every step from `since` on was applied once, with its own batch."""
     assert result.step == steps
     assert [result.metrics[number]["n"] for number in range(since, steps)] == list(range(since, steps))
-    expected = undisturbed(steps)
+    expected = undisturbed(steps, rows)
     assert [result.metrics[number]["loss"] for number in range(since, steps)] == pytest.approx(
         [expected[number] for number in range(since, steps)], rel=1e-4, abs=1e-6
     )
