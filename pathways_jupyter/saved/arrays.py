@@ -65,8 +65,11 @@ def progress(title: str, bucket: str, report: Report | None) -> _Done:
     return done
 
 
-def describe(array: Any, devices: Sequence[Any]) -> dict[str, Any]:
+def describe(array: Any, devices: Sequence[Any], lost: Mapping[int, str]) -> dict[str, Any]:
     """Return as JSON values what :func:`read` needs to know of `array`, which is on some of `devices`.
+
+    Args:
+      lost: What :func:`lost` has returned.
 
     Raises:
       TypeError, ValueError: It cannot be saved; the message is the end of a sentence.
@@ -77,6 +80,8 @@ def describe(array: Any, devices: Sequence[Any]) -> dict[str, Any]:
         raise TypeError("is a tracer")
     if array.is_deleted():
         raise ValueError("has no data any more")
+    if id(array) in lost:
+        raise ValueError(lost[id(array)])
     if not set(devices).issuperset(array.sharding.device_set):
         raise ValueError("is not on the session's TPUs")
     dtype, position = _type_of(array), {device: number for number, device in enumerate(devices)}
@@ -88,6 +93,35 @@ def describe(array: Any, devices: Sequence[Any]) -> dict[str, Any]:
         "committed": bool(array.committed),
         "weak": shardings.is_weak(array),
     }
+
+
+def lost(arrays: Sequence[Any]) -> dict[int, str]:
+    """Return by their ids which arrays will never have values, and why, as the end of a sentence; waits for the others.
+
+    None is named where the proxy does not answer: what is done next says so.
+    """
+    present = [each for each in arrays if not each.is_deleted()]
+    # A key answers by itself, as a single array does.
+    values = [getattr(each, "_base_array", each) for each in present]
+    if not values or not _reason(values):
+        return {}
+    reasons = _at_once(lambda each: _reason([each]), values)
+    return {id(each): reason for each, reason in zip(present, reasons, strict=True) if reason}
+
+
+def _reason(arrays: Sequence[Any]) -> str:
+    """Return why one of these arrays has no value; empty if all have, or nothing is known."""
+    import jax
+
+    try:
+        # Twice: a single one would answer by itself, from what it knew before its slice went down.
+        jax.block_until_ready([*arrays, *arrays])
+    except RuntimeError as error:
+        said = str(error).partition("\n")[0]
+        if "DATA_LOSS" in said:
+            return "was on a slice that went down, and is lost"
+        return "" if "UNAVAILABLE" in said else f"was not computed: {said}"
+    return ""
 
 
 def write(location: str, arrays: Sequence[Any], done: _Done) -> None:

@@ -32,10 +32,12 @@ def explained(what: str) -> Iterator[None]:
         # Without TensorStore's description of the whole file.
         said = str(error).partition("\n")[0].partition(" [tensorstore_spec")[0].rstrip(".")
         if "DATA_LOSS" in said:
-            why = "an array was on a slice that went down, and is lost"
-            raise PathwaysError(
-                f"{what}: {why}.", hint="Delete it, and what was made of it there: del NAME."
-            ) from error
+            # What was lost before is named without this.
+            hint = advice("Try again: what was on it is named then. {slices} shows when all are up.")
+            raise PathwaysError(f"{what}: a slice went down.", hint=hint) from error
+        if isinstance(error, errors_of_jax()):
+            hint = advice("If it is the bucket, the hosts' account and yours need it; {status} shows the session.")
+            raise PathwaysError(f"{what}: {said}.", hint=hint) from error
         raise PathwaysError(f"{what}: {said}.", hint="The hosts' account and yours need the bucket.") from error
     except UNREADABLE as error:
         raise PathwaysError(f"{what}: {str(error).rstrip('.')}.") from error

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -115,6 +116,8 @@ class Saves:
         self._directory(name)
         _load_orbax()
         writer, nodes, unkept = _described_variables(name, variables, devices, all_of=all_of)
+        if lost := array_files.lost(writer.arrays):
+            writer, nodes, unkept = _described_variables(name, variables, devices, all_of=all_of, lost=lost)
 
         def write() -> tuple[str, Index | None, Index]:
             try:
@@ -329,14 +332,20 @@ class Saves:
 
 
 def _described_variables(
-    name: str, variables: Mapping[str, Any], devices: Sequence[Any], *, all_of: bool
+    name: str,
+    variables: Mapping[str, Any],
+    devices: Sequence[Any],
+    *,
+    all_of: bool,
+    lost: Mapping[int, str] = MappingProxyType({}),
 ) -> tuple[VariableWriter, dict[str, Any], list[str]]:
     """Return the variables as the index will have them, with their arrays in the writer, and why others are left out.
 
     Raises:
       UnsavableError: As :meth:`Saves.save`.
     """
-    writer, nodes, unkept = VariableWriter(lambda array: array_files.describe(array, devices)), dict[str, Any](), []
+    writer = VariableWriter(lambda array: array_files.describe(array, devices, lost))
+    nodes, unkept = dict[str, Any](), []
     for variable, value in variables.items():
         if not all_of and (variable.startswith("_") or is_code(value)):
             continue

@@ -78,21 +78,24 @@ class Suspension:
             )
         self._arrays, self._described, self.unkept = [], [], []
         blockers: dict[str, list[str]] = {}
-        hidden = on_devices.hidden(arrays, holders)
+        unsavable: dict[str, list[str]] = {}
+        hidden, lost = on_devices.hidden(arrays, holders), stored.lost(arrays)
         for each in arrays:
             fixed = [
                 holder for holder in holders.fixed.get(id(each), ()) if holder != OUTSIDE or id(each) not in hidden
             ]
-            path = holders.names.get(id(each), "")
+            path = holders.names.get(id(each), "").removesuffix("._base_array")
             if id(each) in holders.settable:
                 try:
-                    self._described.append(stored.describe(each, self._devices))
+                    self._described.append(stored.describe(each, self._devices, lost))
                     self._arrays.append(each)
                 except (TypeError, ValueError) as error:
-                    self.unkept.append(f"{path or array_type(each)} {error}")
+                    unsavable.setdefault(str(error), []).append(path or array_type(each))
             for holder in fixed:
                 kept = array_type(each) if not path else f"{path}: {array_type(each)}"
                 blockers.setdefault(described(holder, holders.names.get(id(holder), "")), []).append(kept)
+        for why, those in unsavable.items():
+            self.unkept.append(f"{those[0]} {why}" if len(those) == 1 else f"{some(those)}: each {why}")
         self.unkept += [f"{some(those)}, held by {holder}" for holder, those in blockers.items()]
         self.unkept += on_devices.stuck(parts, holders)
         names = [holders.names.get(id(each), "an iterator") for each in ending]

@@ -266,7 +266,7 @@ def test_an_interrupt_ends_a_wait_for_a_bucket_that_does_not_answer(cluster, not
 
 
 @pytest.mark.thorough
-def test_an_array_that_was_lost_with_its_slice_is_said_to_be_and_del_is_enough(cluster, notebook):
+def test_arrays_that_were_lost_with_their_slice_are_named_and_the_others_kept(cluster, notebook):
     connect = CONNECT.replace("=1", "=2")
     assert notebook.run(f"%load_ext pathways_jupyter\n{connect}").status == "ok"
     notebook.run(
@@ -275,11 +275,16 @@ def test_an_array_that_was_lost_with_its_slice_is_said_to_be_and_del_is_enough(c
     )
     assert notebook.run("%pathways elastic inject slice-down 0").status == "ok"
     notebook.wait_for("Slice 0")
-    for _ in range(2):
-        failed = notebook.run("%pathways suspend")
-        assert "an array was on a slice that went down, and is lost" in failed.shown
-        assert "bucket" not in failed.shown
-    # The errors hold nothing.
+    assert "lost was on a slice that went down, and is lost." in notebook.run("%pathways save one lost").shown
+    some = notebook.run("%pathways save two")
+    assert "Left out: lost was on a slice that went down, and is lost." in some.text, some.shown
+    request = notebook.begin("%pathways suspend")
+    asked = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert "1 array (16 bytes)" in asked
+    assert "but not: lost was on a slice that went down, and is lost. Suspend?" in asked
+    notebook.client.input("n")
+    assert "Not suspended." in notebook.finish(request).text
+    # The question holds nothing.
     assert "Suspended: 1 array (16 bytes)" in notebook.run("del lost\n%pathways suspend").text
     notebook.run("%pathways disconnect")
 
