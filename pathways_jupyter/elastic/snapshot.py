@@ -73,6 +73,9 @@ class Snapshot:
         import jax
 
         shardings = self.form.shardings(mesh)
+        if self.pieces is not None and _are_deleted(self.pieces):
+            # With their proxy, which was replaced while no run was there.
+            self.pieces = None
         if self.pieces is not None:
             try:
                 return self.form.whole(self._from_hosts(self.pieces, shardings, usable))
@@ -102,6 +105,10 @@ class Snapshot:
                 raise
             # A slice that was lost since the snapshot was taken is up again; its pieces are not.
             return _joined(pieces, shardings, readable)
+
+
+def _are_deleted(pieces: list[Any]) -> bool:
+    return any(each.is_deleted() for leaf in pieces if isinstance(leaf, reshard.Pieces) for _, _, each in leaf.placed)
 
 
 def _joined(pieces: list[Any], shardings: list[Any], usable: Collection[int]) -> list[Any]:

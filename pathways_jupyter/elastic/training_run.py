@@ -8,6 +8,7 @@ can be used, the state moves to the larger mesh directly.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -126,13 +127,15 @@ class TrainingRun:
 
         if self.snapshots.resume(state) is not None:
             session = self.manager.session
+            # By an earlier call, if it was this process's.
+            done = int(self.snapshots.settled) if math.isfinite(self.snapshots.settled) else 0
             try:
                 if session is not None and not session.has_devices:
                     # An Interrupt may have come before there was a new one.
                     raise ProxyLostError("The proxy is gone.")
-                restored = self.recovery.restore(done=0)
+                restored = self.recovery.restore(done=done)
             except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
-                restored = self.recovery.after(error, done=0)
+                restored = self.recovery.after(error, done=done)
             self._resume(restored)
             if restored.snapshot.tier == "directory":
                 # Of another process; the memory for those of this one was checked when it began.

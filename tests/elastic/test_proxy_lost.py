@@ -99,6 +99,30 @@ def test_interrupted_while_it_reconnects_it_resumes_when_it_is_called_again(sess
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("suspends", [False, True])
+def test_interrupted_and_given_another_proxy_meanwhile_it_resumes_when_it_is_called_again(session, suspends):
+    """By its user, or because the session was idle."""
+    data, snapshots = Data(), elastic.Snapshots(outside_every=2)
+
+    def interrupt():
+        snapshots.wait()
+        raise KeyboardInterrupt
+
+    data.at[27] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        elastic.train_loop(step, first_state(), data, steps=50, snapshots=snapshots)
+    if suspends:
+        session.suspend(yes=True)
+        session.resume()
+    else:
+        session.reconnect()
+    result = elastic.train_loop(step, first_state(), data, steps=50, snapshots=snapshots)
+    check(result, 50, since=20)
+    restored = next(event for event in result.record.events if event.kind is Kind.RESTORED)
+    assert 0 < restored.data["repeated"] <= 7
+
+
+@pytest.mark.thorough
 def test_a_run_that_is_called_again_at_the_moment_of_a_loss_gets_a_new_proxy(session, lose, monkeypatch):
     """The connection is broken, and the session does not know it yet."""
     data, snapshots, state = Data(), elastic.Snapshots(), first_state()
