@@ -58,6 +58,7 @@ class Suspension:
         self._devices = tuple(device for each in slices for device in each)
         self._arrays: list[Any] = []
         self._described: list[Any] = []
+        self._labels: list[str] = []
         self.place, self.outcome, self.left = saves.address(name), "", ""
         self._look()
         self.seconds = saves.seconds(self.nbytes)
@@ -76,7 +77,7 @@ class Suspension:
                 variables=(variables,),
                 skip=on_devices.jaxs_own(arrays),
             )
-        self._arrays, self._described, self.unkept = [], [], []
+        self._arrays, self._described, self._labels, self.unkept = [], [], [], []
         blockers: dict[str, list[str]] = {}
         unsavable: dict[str, list[str]] = {}
         hidden, lost = on_devices.hidden(arrays, holders), stored.lost(arrays)
@@ -85,15 +86,16 @@ class Suspension:
                 holder for holder in holders.fixed.get(id(each), ()) if holder != OUTSIDE or id(each) not in hidden
             ]
             path = holders.names.get(id(each), "").removesuffix("._base_array")
+            label = f"{path}: {array_type(each)}" if path else array_type(each)
             if id(each) in holders.settable:
                 try:
                     self._described.append(stored.describe(each, self._devices, lost))
                     self._arrays.append(each)
+                    self._labels.append(label)
                 except (TypeError, ValueError) as error:
                     unsavable.setdefault(str(error), []).append(path or array_type(each))
             for holder in fixed:
-                kept = array_type(each) if not path else f"{path}: {array_type(each)}"
-                blockers.setdefault(described(holder, holders.names.get(id(holder), "")), []).append(kept)
+                blockers.setdefault(described(holder, holders.names.get(id(holder), "")), []).append(label)
         for why, those in unsavable.items():
             self.unkept.append(f"{those[0]} {why}" if len(those) == 1 else f"{some(those)}: each {why}")
         self.unkept += [f"{some(those)}, held by {holder}" for holder, those in blockers.items()]
@@ -136,9 +138,19 @@ class Suspension:
           PathwaysError: The bucket or the hosts failed.
         """
         self._agree(yes)
-        for _ in range(_LOOKS):
-            self._write(notebook, report)
-            written = self._arrays, self._described
+        self._write(notebook, report)
+        try:
+            self._write_others(yes, notebook, report)
+        except BaseException:
+            # The arrays are still here: it is not to be offered as a save of theirs.
+            self.forget()
+            raise
+
+    def _write_others(self, yes: bool | Collection[str], notebook: str, report: Report | None) -> None:
+        for look in range(_LOOKS):
+            if look:
+                self._write(notebook, report)
+            written = self._arrays, self._described, self._labels
             if not self._has_others():
                 break
             self._look()
@@ -152,7 +164,7 @@ class Suspension:
                     hint=advice("Let it end, or {suspend:--yes} keeps what there was when the saving began."),
                 )
         # What is in the save, and not what the last look found.
-        self._arrays, self._described = written
+        self._arrays, self._described, self._labels = written
 
     def _has_others(self) -> bool:
         """Return whether there are arrays besides those that are written, and their parts."""
@@ -165,7 +177,7 @@ class Suspension:
         if left:
             raise UnsavableError(
                 f"Not everything can be kept: {some(left)}.",
-                hint=advice("Put the arrays in variables, or {suspend:--yes} goes without what is named."),
+                hint=advice("Let what computes end, put arrays in variables, or {suspend:--yes} goes without."),
             )
 
     def _write(self, notebook: str, report: Report | None) -> None:
@@ -179,8 +191,8 @@ class Suspension:
         """Describe the arrays whose sharding does not fit this number of slices."""
         resize = self._resize(slices)
         return [
-            f"{array_type(each)} with {getattr(each.sharding, 'spec', 'a chip of its own')}"
-            for each, described in zip(self._arrays, self._described, strict=True)
+            f"{label} with {getattr(each.sharding, 'spec', 'a chip of its own')}"
+            for each, described, label in zip(self._arrays, self._described, self._labels, strict=True)
             if resize.described(described) is None
         ]
 
@@ -222,10 +234,14 @@ class Suspension:
             # Another thread has put one elsewhere meanwhile, or what holds it cannot be changed.
             search()
             done |= placed.pop().move(slices, new)
-        left = self.misfits(len(slices))
-        left += [f"{array_type(each)}, whose place is gone" for each in self._arrays if id(each) not in done]
+        left, back = self.misfits(len(slices)), [each for each in self._arrays if id(each) in done & new.keys()]
+        left += [
+            f"{label}, whose place is gone"
+            for each, label in zip(self._arrays, self._labels, strict=True)
+            if id(each) in new.keys() - done
+        ]
         self.left = f"{some(left)}; saved as {self.name}" if left else ""
-        self.outcome = f"{_amount([each for each in self._arrays if id(each) in done])} back in place."
+        self.outcome = f"{_amount(back)} back in place."
         self.outcome += f" Not restored: {self.left}." if left else ""
         return [new.get(id(each), each) for each in self._arrays]
 

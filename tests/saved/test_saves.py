@@ -643,9 +643,9 @@ def test_a_save_stays_until_each_of_its_arrays_has_found_its_place(session):
     name = session.suspend(variables).name
     del variables["y"]
     resumed = session.resume()
-    assert resumed.left == f"float32[3], whose place is gone; saved as {name}"
+    assert resumed.left == f"y: float32[3], whose place is gone; saved as {name}"
     # The events say what the notebook says.
-    assert resumed.outcome.startswith("1 array (12 bytes) back in place. Not restored: float32[3]")
+    assert resumed.outcome.startswith("1 array (12 bytes) back in place. Not restored: y: float32[3]")
     assert session.events()[-1].message == f"Resumed: {resumed.outcome}"
     assert np.asarray(variables["x"]).tolist() == [7, 7, 7]
     assert np.asarray(session.load(name)["y"]).tolist() == [7, 7, 7]
@@ -682,7 +682,7 @@ def test_fewer_slices_reshard_what_fits_and_name_the_rest_before(session):
     session.suspend(variables)
     with pytest.raises(ConfigError, match=f"on slices of {TYPE}"):
         session.resume(tpu="tpuv5e:4x4=1")
-    with pytest.raises(UnsavableError, match=r"1 array cannot be on 1 slice: int32\[5\] with a chip of its own"):
+    with pytest.raises(UnsavableError, match=r"1 array cannot be on 1 slice: far: int32\[5\] with a chip"):
         session.resume(tpu=f"{TYPE}=1")
     assert session.state == "suspended"
     resumed = session.resume(tpu=f"{TYPE}=1", wait=30, yes=True)
@@ -694,6 +694,8 @@ def test_fewer_slices_reshard_what_fits_and_name_the_rest_before(session):
     assert np.asarray(variables["odd"]).tolist() == list(range(6))
     assert variables["chip"].device == session.devices()[1]
     assert variables["far"].is_deleted()
+    assert resumed.outcome.startswith("3 arrays (")
+    assert "Not restored: far: int32[5] with a chip of its own" in resumed.outcome
     place = resumed.left.rpartition(" ")[2]
     assert place in [each.name for each in session.saves.list()]
     session.saves.delete(place)

@@ -178,6 +178,23 @@ def test_what_was_made_while_the_arrays_were_written_is_written_too(session):
 
 
 @pytest.mark.thorough
+def test_what_cannot_be_kept_and_was_made_while_the_arrays_were_written_ends_it_without_a_save(session):
+    state = {"w": jax.device_put(np.zeros(4, np.float32), session.devices()[0])}
+
+    def late(what, how_far):
+        if "program" not in state:
+            state["w"] = state["w"] + 1
+            state["program"] = jax.jit(lambda x: x + 1).lower(jnp.ones(2)).compile()
+
+    with pytest.raises(UnsavableError, match="programs that were compiled"):
+        session.suspend(report=late)
+    assert session.status().state == "connected"
+    # It would be offered as the last save of the notebook.
+    assert session.saves.list() == []
+    assert np.asarray(state["w"]).tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.thorough
 def test_the_result_of_an_elastic_run_is_kept(session):
     place = NamedSharding(jax.sharding.Mesh(np.array(session.devices()).reshape(2, -1), ("slice", "chip")), P())
     result = elastic.train_loop(
