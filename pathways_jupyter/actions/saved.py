@@ -76,7 +76,8 @@ def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
       LocalClusterError: It was that of an embedded cluster that has ended.
     """
     named = SETTINGS["gcs_bucket"].check(values.get("gcs_bucket", ""), "gcs_bucket")
-    where = cluster.where(values, others=others)
+    # A session's own record, as in a pod of the embedded cluster its config with a context is not that of the pod.
+    where = cluster.own_session(values) or cluster.where(values, others=others)
     bucket = named or clusters.bucket(where)
     if not bucket and others and (of_machine := clusters.storage_of_machine()) is not None:
         bucket = of_machine.bucket

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.actions import action_of, cluster, profile
@@ -159,15 +159,22 @@ def resume(notebook: NotebookSession, values: Values, output: CellOutput | None 
         return said(notebook.resumed)
     current = notebook.need(SessionCommand.RESUME)
     config = current.suspender.settings(current.config, tpu=values.get("tpu"), wait=values.get("wait"))
-    if (unfit := current.suspender.misfits(config)) and not yes:
-        number = count(sum(config.instances.values()), "slice")
-        question = f"These arrays cannot be on {number}, and stay saved: {'; '.join(unfit)}. Resume without them?"
-        if not notebook.screen.confirm(question):
-            return said("Not resumed.")
-        yes = True
+
+    def agrees(unfit: Sequence[str], slices: int) -> bool:
+        what = f"These arrays cannot be on {count(slices, 'slice')}, and stay saved: {'; '.join(unfit)}."
+        return not unfit or yes or notebook.screen.confirm(f"{what} Resume without them?")
+
+    if not agrees(unfit := current.suspender.misfits(config), sum(config.instances.values())):
+        return said("Not resumed.")
+    yes = yes or bool(unfit)
     if not current.has_slices_of(config):
         attempt = current.attempt_reconnect({}, config)
         _renew(notebook, current, attempt, dataclasses.replace(config, yes=config.yes or yes), output)
+        # There may be fewer than were asked for.
+        slices = len(current.slices())
+        if not agrees(unfit := current.suspender.required().misfits(slices), slices):
+            return said("Not resumed. %pathways resume asks for all slices again; %pathways disconnect frees these.")
+        yes = yes or bool(unfit)
     return said(notebook.restore(yes=yes))
 
 

@@ -27,7 +27,7 @@ ADVICE: Mapping[EventKind, str] = {
     EventKind.SLICE_DOWN: "Arrays on it are lost (DATA_LOSS). Other slices keep working; a new worker restores it.",
     EventKind.SLICE_HEALED: "New arrays can be put on it; its earlier arrays remain lost.",
     EventKind.PROXY_LOST: "All arrays on TPUs are lost. %pathways reconnect gets a new proxy with the same settings.",
-    EventKind.SUPERVISOR_LOST: "%pathways reconnect starts a new one with the same settings.",
+    EventKind.SUPERVISOR_LOST: "%pathways reconnect, or resume if it was suspended, starts a new one.",
     EventKind.UNUSED: "",
     EventKind.WARNING: "",
 }

@@ -164,7 +164,10 @@ def state_advice(record: SessionRecord, at: float) -> str:
         return _loss(record)
     if record.state is SessionState.RESUMING and record.transfer is not None:
         return "Its arrays are being read; what cannot be read stays saved."
-    return (_JOB_ADVICE if record.pathways_job else _ADVICE).get(record.state, "")
+    # What is lost with a suspended session, such as its supervisor, is none of its arrays.
+    is_saved = record.saved is not None and record.state is SessionState.LOST
+    state = SessionState.RESUMING if is_saved else record.state
+    return (_JOB_ADVICE if record.pathways_job else _ADVICE).get(state, "")
 
 
 def _loss(record: SessionRecord) -> str:

@@ -545,6 +545,8 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
         assert ("Not imported: only_here" in str(first.outputs)) is (where != "on your machine")
         assert notebook.manager.provisioner.pid == pid
         assert (notebook.run("print(os.getpid())").text == f"{pid}\n") is (where == "on your machine")
+        saves = notebook.run("%pathways save kept x\n%pathways saved\n%pathways saved delete kept --yes")
+        assert "kept is deleted." in saves.text, saves.shown
         (record,) = sessions(added)
         assert bool(record["place"]) is (where != "on your machine")
         assert json.loads(added.cli("saved", "--local", "--json").stdout) == []

@@ -290,6 +290,31 @@ def test_arrays_that_were_lost_with_their_slice_are_named_and_the_others_kept(cl
 
 
 @pytest.mark.thorough
+def test_a_resume_that_got_fewer_slices_asks_and_gets_the_others_later(cluster, notebook, open_notebook):
+    connect = CONNECT.replace("=1", "=2 --at-least 1")
+    assert notebook.run(f"%load_ext pathways_jupyter\n{connect}").status == "ok"
+    notebook.run(
+        "import jax, numpy as np\n"
+        "mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ('slice', 'chip'))\n"
+        "w = jax.device_put(np.arange(6.0), jax.NamedSharding(mesh, jax.P('slice')))\n"
+        "far = jax.device_put(7.0, jax.devices()[6])\n"
+    )
+    assert notebook.run("%pathways suspend --yes").status == "ok"
+    holder = open_notebook()
+    assert holder.run(f"%load_ext pathways_jupyter\n{CONNECT}").status == "ok"
+    request = notebook.begin("%pathways resume")
+    asked = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert "cannot be on 1 slice, and stay saved: far: float32[] with a chip of its own." in asked, asked
+    notebook.client.input("n")
+    assert "Not resumed." in notebook.finish(request).text
+    holder.run("%pathways disconnect")
+    ran = notebook.run("%pathways resume\nprint(len(jax.devices()), w.sum(), far)")
+    assert "Resumed: 2 arrays" in ran.text, ran.shown
+    assert "8 15.0 7.0" in ran.text
+    notebook.run("%pathways disconnect")
+
+
+@pytest.mark.thorough
 def test_an_interrupted_resume_is_not_called_a_reconnect(cluster, notebook, open_notebook):
     assert notebook.run(f"%load_ext pathways_jupyter\n{CONNECT}{STATE}").status == "ok"
     assert notebook.run("%pathways suspend --yes").status == "ok"

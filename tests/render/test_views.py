@@ -238,6 +238,9 @@ def test_a_session_says_how_far_its_arrays_are():
     assert dict(sessions.facts(suspended))["Saved"] == "3 arrays (4.0 GB) in gs://b/saved/u/suspended-s"
     # The words of the sidebar, where this is a button.
     assert worded(sessions.state_advice(suspended, NOW), Face.SIDEBAR).endswith("freed. “Resume” continues.")
+    # With its supervisor, for example.
+    lost = dataclasses.replace(suspended, state=SessionState.LOST)
+    assert worded(sessions.state_advice(lost, NOW), Face.NOTEBOOK).endswith("saved. %pathways resume brings them back.")
 
 
 def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_differ():

@@ -157,8 +157,14 @@ class Session:
         return self._side.has_devices
 
     def has_slices_of(self, config: ConnectConfig) -> bool:
-        """Return whether its proxy can be used, and has the number of slices that `config` asks for."""
-        return self.has_devices and config.instances == self.config.instances
+        """Return whether its proxy can be used, and has the slices that `config` asks for.
+
+        Fewer will do where it accepted fewer, if the arrays that wait fit on them.
+        """
+        if not self.has_devices or config.instances == self.record.instances:
+            return self.has_devices
+        is_unchanged = config.instances == self.config.instances
+        return is_unchanged and not self.suspender.required().misfits(len(self.slices()))
 
     def verdict(self, command: SessionCommand, *, arrays: str = "") -> SessionVerdict:
         """Return the answer to `command` on this session as it is now; `arrays` as for :func:`.verdicts.verdict`."""

@@ -136,6 +136,11 @@ class Suspender:
         if answer.does is Does.REFUSES or self._side.transfer is not None:
             raise answer.error()
         changes: dict[str, Any] = {} if wait is None else {"wait": SETTINGS["wait"].check(wait, "wait")}
+        if tpu is not None and config.job:
+            raise ConfigError(
+                f"This session has the slices of job {config.job}, and no others.",
+                hint=advice("Leave out {tpu}; or disconnect, connect to slices of your own, and load the save."),
+            )
         if tpu is not None:
             changes["instances"] = SETTINGS["tpu"].check(tpu, "tpu")
             if changes["instances"].keys() != config.instances.keys():
