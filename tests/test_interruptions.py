@@ -215,6 +215,22 @@ def test_a_cell_that_waits_for_the_network_can_be_interrupted(training, notebook
     assert notebook.run("%pathways disconnect").status == "ok"
 
 
+@pytest.mark.soak
+def test_what_is_uploaded_in_an_interruption_arrives_after_it(notebook, link, kubeconfig):
+    """For the first upload JAX opens a connection, and gRPC waits for its other end for twenty seconds only."""
+    connect = f"%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 --wait 60 --kubeconfig {kubeconfig}"
+    assert notebook.run(connect).status == "ok"
+    notebook.run("import jax, numpy as np, jax.numpy as jnp\nkept = jnp.arange(8.0)")
+    link.cut()
+    began, request = time.monotonic(), notebook.begin("sent = jax.device_put(np.ones(1000))\nprint(sent.sum())")
+    wait_until(lambda: time.monotonic() > began + 30)
+    link.open()
+    cell = notebook.finish(request, timeout=DEADLINE)
+    assert "1000.0" in cell.text, cell.shown
+    assert "28.0" in notebook.run("print(kept.sum())").text
+    assert notebook.run("%pathways disconnect").status == "ok"
+
+
 def test_a_relay_whose_image_is_refused_is_left_out_with_a_warning(notebook, cluster):
     connected = notebook.run(
         "%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 --wait 60 --relay --relay-image sidecar:none "

@@ -1,4 +1,9 @@
-"""The local connection of JAX, which ends in a way that JAX's client survives.
+"""The local connection of JAX, which begins without the proxy, and ends in a way that JAX's client survives.
+
+JAX uploads over a connection of its own, which it opens when it uploads. Where the proxy's first frame, its settings,
+has not come within 20 seconds, gRPC gives up, and JAX's client with it: what a cell uploads while the connection to
+the cluster is cut would cost all arrays. So the first frame comes from here. The proxy's settings follow; JAX's answer
+to the first frame must not reach the proxy, as it is none to a frame of its own.
 
 When a connection to a proxy breaks, gRPC ends all its calls at the same moment. JAX uploads each buffer in a call of
 its own, and each upload that fails takes the client apart, on a thread of its own. jaxlib 0.10.2 does that without a
@@ -17,12 +22,19 @@ from collections.abc import Callable, Iterator
 
 from pathways_jupyter.tunnel.local_connection import LocalConnection
 
-_PREFACE_BYTES = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-_HEADERS, _RST_STREAM = 1, 3
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HEADERS, _RST_STREAM, _SETTINGS = 1, 3, 4
 _END_STREAM, _END_HEADERS = 1, 4
 # The length in three bytes, type, flags and stream.
 _HEADER = struct.Struct(">BHBBI")
 _STREAM_BITS = 0x7FFFFFFF
+_HEADER_TABLE_BYTES, _ALLOW_TRUE_BINARY_METADATA = 1, 0xFE03
+"""Settings for the headers of calls that JAX begins before it knows the proxy's: no table, which the embedded proxy has
+not, and bytes as they are, as all servers of gRPC take them."""
+_FIRST = _HEADER.pack(0, 12, _SETTINGS, 0, 0) + struct.pack(
+    ">HIHI", _HEADER_TABLE_BYTES, 0, _ALLOW_TRUE_BINARY_METADATA, 1
+)
+_ANSWER_TO_FIRST = _HEADER.pack(0, 0, _SETTINGS, 1, 0)
 
 
 def _field(name: bytes, value: bytes) -> bytes:
@@ -76,6 +88,31 @@ class _Frames:
         self._head = bytes(data[at:])
 
 
+class _Beginning:
+    """What JAX sends until it has answered the first frame, without that answer."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._next = len(_PREFACE)
+        self.is_over = False
+
+    def pass_on(self, data: bytes) -> bytes:
+        """Return what of `data`, and of what was kept, goes to the proxy; the beginning of a frame's header is kept."""
+        data, self._kept = self._kept + data, b""
+        at = self._next
+        while at + _HEADER.size <= len(data):
+            if data[at : at + _HEADER.size] == _ANSWER_TO_FIRST:
+                self.is_over = True
+                return data[:at] + data[at + _HEADER.size :]
+            high, low, *_ = _HEADER.unpack_from(data, at)
+            at += _HEADER.size + (high << 16 | low)
+        if at < len(data):
+            self._next, self._kept = 0, data[at:]
+            return data[:at]
+        self._next = at - len(data)
+        return data
+
+
 class GrpcConnection(LocalConnection):
     """One connection of JAX to the proxy; one task may read, and one may write.
 
@@ -85,7 +122,8 @@ class GrpcConnection(LocalConnection):
 
     def __init__(self, accepted: Callable[[LocalConnection], None]) -> None:
         super().__init__(accepted)
-        self._sent, self._received = _Frames(_PREFACE_BYTES), _Frames()
+        self._sent, self._received = _Frames(len(_PREFACE)), _Frames()
+        self._beginning: _Beginning | None = None
         # Those that are open, in the order in which they began, and whether an answer has begun.
         self._calls: dict[int, bool] = {}
         self._ending: asyncio.Future[None] | None = None
@@ -129,6 +167,14 @@ class GrpcConnection(LocalConnection):
 
     def data_received(self, data: bytes) -> None:
         """Keep a piece for the reader, and note which calls begin and end in it."""
+        if self._beginning is None:
+            self._beginning = _Beginning()
+            # In one piece, as gRPC sends it; what is not gRPC is carried as it is.
+            self._beginning.is_over = not data.startswith(_PREFACE)
+            if not self._beginning.is_over:
+                self._transport.write(_FIRST)
+        if not self._beginning.is_over and not (data := self._beginning.pass_on(data)):
+            return
         super().data_received(data)
         for kind, _, stream in self._sent.headers(data):
             if kind == _HEADERS:

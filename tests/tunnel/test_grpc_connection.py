@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathways_jupyter.tunnel.grpc_connection import GrpcConnection, _Frames
+from pathways_jupyter.tunnel.grpc_connection import GrpcConnection, _Beginning, _Frames
 
 DEADLINE = 60.0
 CALLS = 6
@@ -35,6 +35,19 @@ def test_frames_are_found_however_they_are_cut(frames, data):
         seen += found.headers(memoryview(stream)[begin:end])
     assert seen == [each[:3] for each in frames]
     assert found.is_whole
+
+
+@given(st.lists(st.integers(0, 300), max_size=8))
+def test_only_the_answer_to_the_first_frame_is_left_out_however_it_is_cut(cuts):
+    preface, answer, call = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame(4, 1, 0, b""), frame(1, 4, 1, bytes(40))
+    # Bytes of a frame that look like it are none.
+    before, after = preface + frame(4, 0, 0, bytes(12)) + frame(0, 0, 1, answer), call + answer + call
+    stream, beginning, passed = before + answer + after, _Beginning(), b""
+    cuts = sorted(each for each in cuts if len(preface) <= each <= len(stream))
+    for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        piece = stream[begin:end]
+        passed += piece if beginning.is_over else beginning.pass_on(piece)
+    assert passed == before + after
 
 
 def test_a_part_of_a_frame_is_not_whole():
@@ -70,12 +83,15 @@ class Way:
         self._listener = await asyncio.get_running_loop().create_unix_server(
             lambda: GrpcConnection(self.local.set_result), f"{directory}/client"
         )
+        self.is_whole = asyncio.Event()
+        self.is_whole.set()
         self._pumping = asyncio.create_task(self._pump())
         self.channel = grpc.aio.insecure_channel(f"unix:{directory}/client")
         return self
 
     async def _pump(self):
         local = await self.local
+        await self.is_whole.wait()
         reader, writer = await asyncio.open_unix_connection(self._there)
 
         async def up():
@@ -157,6 +173,17 @@ async def test_nothing_is_put_into_an_answer_that_was_cut(way):
         await local.end(broken=True)
         assert [await call.code() for call in calls] == [grpc.StatusCode.UNAVAILABLE] * 2
         assert ALONE not in [await call.details() for call in calls]
+
+
+async def test_a_connection_begins_while_nothing_reaches_the_server(way):
+    """gRPC would give up after twenty seconds, and JAX with it."""
+    way.is_whole.clear()
+    async with asyncio.timeout(DEADLINE):
+        await way.channel.channel_ready()
+        call = way.channel.unary_stream("/test/Answer")(b"answer")
+        way.is_whole.set()
+        assert await call.read() == b"here"
+        await way.calls(CALLS)
 
 
 async def test_who_asks_for_the_end_again_waits_for_it(way):
