@@ -279,22 +279,21 @@ class NotebookSession:
     def misuse(self, error: str) -> list[str]:
         """Return what to say of an error of JAX about a proxy that the session does not have now; empty for others."""
         session: Session | None = process.session()
-        if session is None or not any(each in error for each in GONE):
+        if not any(each in error for each in GONE):
             return []
-        answer = session.verdict(SessionCommand.USE)
-        return [answer.sentence, worded(answer.hint, self.screen.face)] if answer.does is Does.REFUSES else []
-
-    def explain_loss(self, error: str) -> None:
-        """After a cell failed with an error of JAX because a proxy is gone: show the cause and the next step."""
-        if said := self.misuse(error):
-            self.notify(said)
-            return
-        session = process.session()
+        answer = None if session is None else session.verdict(SessionCommand.USE)
+        if answer is not None and answer.does is Does.REFUSES:
+            return [answer.sentence, worded(answer.hint, self.screen.face)]
         from pathways_jupyter.render import arrays
         from pathways_jupyter.session.kernel.user_arrays import lost_arrays
 
-        if lines := arrays.lost(lost_arrays(process.variables(), error)):
-            self.notify(lines)
+        return arrays.lost(lost_arrays(process.variables(), error))
+
+    def explain_loss(self, error: str) -> None:
+        """After a cell failed with an error of JAX because a proxy is gone: show the cause and the next step."""
+        session = process.session()
+        if said := self.misuse(error):
+            self.notify(said)
         elif _CONNECTION in error and session is not None:
             what = "JAX has lost its connection to the proxy, or this program was compiled for a proxy that is gone."
             next_step = "%pathways reconnect gets a new proxy; a program of an earlier one has to be compiled again."

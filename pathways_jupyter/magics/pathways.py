@@ -177,6 +177,8 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
             if said := interrupted_calls.leave_behind(error):
                 self.notebook.notify([said])
+            # What a call in it made, such as programs for this proxy.
+            _let_go(error)
 
     def _traceback(self) -> None:
         error = self._error or getattr(sys, "last_value", None)
