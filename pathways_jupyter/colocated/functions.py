@@ -22,6 +22,7 @@ from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.results import CallResult, Interrupted
 from pathways_jupyter.colocated.value_reader import Reader
+from pathways_jupyter.saved import on_devices
 
 if TYPE_CHECKING:
     import jax
@@ -103,6 +104,7 @@ class Function(Generic[P, R]):
         if of is not None and make:
             data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
             of._sent |= {host.index for host in chosen}
+            on_devices.ending[of] = ()
         preflight.check(chosen, (), b"".join(data))
         call = uuid.uuid4().hex[:6]
         head = {

@@ -211,6 +211,8 @@ def _let_go(last: Any) -> None:
                 # One that still runs keeps what it needs.
                 with contextlib.suppress(RuntimeError):
                     frame.clear()
+                    # Until Python 3.13 a frame has a copy of its variables, which this brings up to date.
+                    _ = frame.f_locals
 
 
 def _word_notes(last: BaseException) -> None:

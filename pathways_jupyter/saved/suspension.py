@@ -100,8 +100,8 @@ class Suspension:
             self.unkept.append(f"{those[0]} {why}" if len(those) == 1 else f"{some(those)}: each {why}")
         self.unkept += [f"{some(those)}, held by {holder}" for holder, those in blockers.items()]
         self.unkept += on_devices.stuck(parts, holders)
-        names = [holders.names.get(id(each), "an iterator") for each in ending]
-        self.unkept += [f"what {name} has still to read on hosts" for name in names]
+        names = [holders.names.get(id(each), "a value without a name") for each in ending]
+        self.unkept += [f"what {name} has on hosts" for name in names]
         self.unkept += [
             f"what thread {each} computes"
             for each in sorted(on_devices.computing(self._devices))

@@ -103,7 +103,7 @@ def program(connection):
 @pytest.mark.parametrize("with_suspend", [False, True])
 def test_an_iterator_ends_with_its_proxy_and_says_so(with_suspend, program, connection) -> None:
     if with_suspend:
-        named = "what batches has still to read on hosts"
+        named = "what batches has on hosts"
         # Looking at objects changes how Python keeps their attributes.
         for _ in range(2):
             assert connection.suspension().unkept == [named]
@@ -117,6 +117,13 @@ def test_an_iterator_ends_with_its_proxy_and_says_so(with_suspend, program, conn
         with pytest.raises(ColocatedError, match="another proxy than when it was made") as said:
             next(program["batches"])
         assert "Make it again" in said.value.hint
+
+
+def test_an_object_on_hosts_ends_with_its_proxy_too(program, connection) -> None:
+    del program["batches"]
+    code = "@colocated.class_\nclass Counter:\n    def add(self):\n        return 1\nbatches = Counter()\nbatches.add()"
+    exec(code, program)
+    assert connection.suspension().unkept == ["what batches has on hosts"]
 
 
 def test_an_iterator_that_nothing_holds_is_gone_here_and_on_hosts(program, connection) -> None:

@@ -289,6 +289,26 @@ def test_arrays_that_were_lost_with_their_slice_are_named_and_the_others_kept(cl
     notebook.run("%pathways disconnect")
 
 
+INTERRUPTED_RUN = """
+import jax, jax.numpy as jnp, numpy as np
+from pathways_jupyter import elastic
+def batches():
+    for number in range(60):
+        if number == 15:
+            raise KeyboardInterrupt
+        yield np.ones((8, 4), np.float32)
+elastic.train_loop(lambda w, batch: (w * 0.9, {"x": batch.mean()}), jnp.ones(4), batches(), steps=60)
+"""
+
+
+@pytest.mark.thorough
+def test_an_interrupted_elastic_run_leaves_nothing_that_a_suspend_asks_about(cluster, notebook):
+    assert notebook.run(f"%load_ext pathways_jupyter\n{CONNECT}").status == "ok"
+    assert notebook.run(INTERRUPTED_RUN).error == "KeyboardInterrupt"
+    assert "Suspended:" in notebook.run("%pathways suspend").text
+    notebook.run("%pathways disconnect")
+
+
 @pytest.mark.thorough
 def test_a_resume_that_got_fewer_slices_asks_and_gets_the_others_later(cluster, notebook, open_notebook):
     connect = CONNECT.replace("=1", "=2 --at-least 1")

@@ -194,7 +194,7 @@ def _wait(work: Callable[[], object], what: str, seconds: float) -> None:
         if "UNAVAILABLE" in str(error):
             raise SessionError(f"The proxy did not {what}: it has ended, or cannot be reached.", hint=hint) from error
         if "already" in str(error):
-            hint = advice("Wait for the end of the other one.")
+            hint = advice("End the other one where it was begun, or wait for its end.")
         if "UNIMPLEMENTED" in str(error):
             hint = advice("The image of this proxy takes no traces.")
         raise SessionError(f"The proxy did not {what}: {error}", hint=hint) from error
