@@ -89,7 +89,7 @@ class _Frames:
 
 
 class _Beginning:
-    """What JAX sends until it has answered the first frame, without that answer."""
+    """The bytes that JAX sends until it has answered the first frame, without that answer."""
 
     def __init__(self) -> None:
         self._kept = b""
