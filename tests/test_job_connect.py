@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 
@@ -117,6 +118,12 @@ def test_two_notebooks_use_the_slices_of_a_job_and_leave_it_running_however_they
     assert "8 tpu 8.0" in ran.text
     # Each client has arrays of its own, and one that is killed takes nothing from the other.
     assert notebook.run("kept = jnp.arange(4.0)").status == "ok"
+    for command in ("delete", "suspend"):
+        asking = notebook.begin(f"%pathways job {command} {JOB}")
+        asked = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+        assert re.search(rf"the arrays are lost of 2 attached sessions: .*{record['id']}", asked), asked
+        notebook.client.input("n")
+        assert notebook.finish(asking).status == "ok"
     os.kill(other.manager.provisioner.pid, signal.SIGKILL)
     assert notebook.run("print(float(kept.sum()))").text.strip() == "6.0"
     suspended = notebook.run("%pathways suspend").text

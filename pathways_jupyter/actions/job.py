@@ -13,14 +13,15 @@ from pathways_jupyter.base import text_files, tpu
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import parse_path, parse_whole_number
+from pathways_jupyter.base.text import count, parse_path, parse_whole_number, some
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as render
 from pathways_jupyter.render.view import View, preformatted, said
 from pathways_jupyter.service import job_parts, jobs, queues
 from pathways_jupyter.service.pathwaysjob import conditions, submission, yaml_text
+from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.pathwaysjob.validation import InvalidJob
-from pathways_jupyter.session import clusters
+from pathways_jupyter.session import clusters, registry
 
 
 def new(shell: Shell, values: Values) -> View | None:
@@ -182,7 +183,7 @@ def suspend(shell: Shell, values: Values) -> View:
     job = clusters.ask(where, lambda client, namespace: jobs.find(client, name, namespace=namespace))
     question = (
         f"Suspend job {name} ({job.state.lower()}) in namespace {job.namespace}? Its pods end with all that they hold, "
-        "and after a resume its program starts from the beginning."
+        f"and after a resume its program starts from the beginning.{_attached(job)}"
     )
     if job.state not in conditions.FINAL and not values.get("yes") and not shell.confirm(question):
         return said("Not suspended.")
@@ -206,10 +207,21 @@ def delete(shell: Shell, values: Values) -> View:
     job = clusters.ask(where, lambda client, namespace: jobs.find(client, name, namespace=namespace))
     made = f", a {job.kind} of {job.maker}" if job.maker else ""
     question = f"Delete job {name} ({job.state.lower()}{made}) from namespace {job.namespace}, with its pods and logs?"
+    question += _attached(job)
     if not values.get("yes") and not shell.confirm(question):
         return said("Not deleted.")
     deleted = clusters.ask(where, lambda client, namespace: jobs.delete(client, name, namespace=namespace))
     return said(f"Job {name} {'is deleted' if deleted else 'was gone already'}.", {"name": name, "deleted": deleted})
+
+
+def _attached(job: JobInfo) -> str:
+    """Return a sentence about the sessions of this machine that would lose their arrays with the job's proxy."""
+    those = [
+        f"{each.id} ({each.notebook})" if each.notebook else each.id
+        for each in registry.sessions()
+        if (each.pathways_job, each.namespace) == (job.name, job.namespace) and each.state.is_connected
+    ]
+    return f" With it, the arrays are lost of {count(len(those), 'attached session')}: {some(those)}." if those else ""
 
 
 ACTIONS: Mapping[str, Action] = {
