@@ -172,7 +172,13 @@ def _checked(settings: Mapping[str, Any], label: Callable[[str], str]) -> dict[s
         setting = ALIASES.get(name, name)
         if setting not in SETTINGS:
             raise _unknown(name, label)
-        result = SETTINGS[setting].check(value, label(name))
+        try:
+            result = SETTINGS[setting].check(value, label(name))
+        except ConfigError as error:
+            # What was typed is known; a variable or a profile may be long forgotten.
+            if label(name) == name or label(name) in str(error):
+                raise
+            raise type(error)(f"{label(name)}: {error}", hint=error.hint) from None
         if setting in checked and checked[setting] != result:
             raise ConfigError(
                 f"{label(spelled[setting])} and {label(name)} are two names of one setting, and their values differ.",

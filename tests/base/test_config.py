@@ -228,6 +228,12 @@ def test_a_profile_with_a_value_that_cannot_be_is_one_clear_sentence(profiles_fi
     assert caught.value.hint.startswith(("For example: ", "Did you mean", "Settings: "))
 
 
+@pytest.mark.parametrize("value", ["tpuv6e:2x2=9x", "tpuv6e:2x2=1,x"])
+def test_a_variable_is_named_whatever_is_wrong_in_it(value):
+    with pytest.raises(ConfigError, match="PATHWAYS_JUPYTER_TPU"):
+        setting_sources.resolve({"tpu": "tpuv6e:2x2=1"}, environ={"PATHWAYS_JUPYTER_TPU": value})
+
+
 def test_a_wait_may_be_true(profiles_file):
     profiles_file.write_text("[profiles.default]\nwait = true\n")
     assert setting_sources.resolve({}, environ={}).wait == math.inf
