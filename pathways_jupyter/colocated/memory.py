@@ -23,6 +23,7 @@ from pathways_jupyter.colocated.channel import CHANNELS, Answer, Channel, channe
 from pathways_jupyter.colocated.errors import ColocatedError, LostError, host_text, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.loss import wait_for_hosts
+from pathways_jupyter.saved import on_devices
 
 _RESTART_SECONDS = 60.0
 """Longest time for new processes: a kubelet backs off when a container ends again and again."""
@@ -78,6 +79,12 @@ class Facts:
 
 
 class _Memory:
+    """What is known of hosts and of objects there.
+
+    Attributes:
+      epoch: Counts the clients of JAX: with another one, all objects on hosts are gone.
+    """
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._facts: dict[Any, Facts] = {}
@@ -186,6 +193,7 @@ class _Memory:
             self._facts.clear()
             self._notified.clear()
             self._released.clear()
+        on_devices.ending.clear()
 
 
 MEMORY = _Memory()

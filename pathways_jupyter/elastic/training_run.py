@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pathways_jupyter.base import text
+from pathways_jupyter.base.text import count
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps
@@ -311,29 +311,29 @@ class TrainingRun:
             self.snapshots.wait()
             self._report()
 
-    def _needed(self, count: int) -> int:
-        """Return how many slices a step needs where there are `count`: more where these cannot divide a batch."""
+    def _needed(self, number: int) -> int:
+        """Return how many slices a step needs where there are `number`: more where these cannot divide a batch."""
         total = self.manager.total_slice_count
-        return next(filter(self._divides, range(max(count, self.minimum), total)), max(total, self.minimum))
+        return next(filter(self._divides, range(max(number, self.minimum), total)), max(total, self.minimum))
 
-    def _divides(self, count: int) -> bool:
+    def _divides(self, number: int) -> bool:
         """Return whether the chips of so many slices can divide a batch among them; True before the first one."""
         devices = [devices for _, devices in sorted(self.manager.slice_to_devices.items())]
         try:
-            parts = self.compiled.parts(self.mesh_for(devices[:count]))
+            parts = self.compiled.parts(self.mesh_for(devices[:number]))
         except Exception:
             # Raised when that mesh is needed.
             return True
-        rows = self.batches.rows if self.rule == "keep" else self.batches.rows * count // len(devices)
+        rows = self.batches.rows if self.rule == "keep" else self.batches.rows * number // len(devices)
         return rows % parts == 0
 
     def _require_divisible(self) -> None:
         """Check the first batch, and note with how many slices the run is going to pause."""
-        self.divided, count = True, self.manager.active_slice_count
+        self.divided, active = True, self.manager.active_slice_count
         rows, total = self.batches.rows, self.manager.total_slice_count
-        if not self._divides(count):
+        if not self._divides(active):
             raise ElasticRuntimeError(
-                f"A batch of {rows} rows cannot be divided among the chips of {text.count(count, 'slice')}.",
+                f"A batch of {rows} rows cannot be divided among the chips of {count(active, 'slice')}.",
                 hint="Give train_loop batches whose rows are a multiple of their number.",
             )
         if misfits := [str(each) for each in range(self.minimum, total + 1) if not self._divides(each)]:

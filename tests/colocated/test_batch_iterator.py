@@ -113,6 +113,8 @@ def test_an_iterator_ends_with_its_proxy_and_says_so(with_suspend, program, conn
         connection.resume()
     else:
         connection.reconnect()
+    # It has nothing there any more.
+    assert connection.suspension().unkept == []
     for _ in range(2):
         with pytest.raises(ColocatedError, match="another proxy than when it was made") as said:
             next(program["batches"])
