@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import shardings
-from pathways_jupyter.colocated.channel import Channel, channel
-from pathways_jupyter.colocated.errors import CheckError, ColocatedError, name_hosts
+from pathways_jupyter.base.text import some
+from pathways_jupyter.colocated.channel import Channel, channel, explain
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host
+from pathways_jupyter.saved import arrays as stored
 
 if TYPE_CHECKING:
     import jax
@@ -59,6 +61,7 @@ class Prepared:
         devices.
       free: The places of those that were committed to no device, and are not there either.
       weak: The places of those with a weak type, which JAX does not send along.
+      sources: The arrays as they were given, by name.
     """
 
     channel: Channel
@@ -66,6 +69,20 @@ class Prepared:
     wrapped: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     free: tuple[int, ...] = ()
     weak: tuple[int, ...] = ()
+    sources: Mapping[str, jax.Array] = field(default_factory=dict)
+
+
+def require_values(arrays: Mapping[str, jax.Array], error: Exception) -> None:
+    """After `error`, fail with the names of those of `arrays` that are lost, if any are.
+
+    Raises:
+      LostError: Some are; `error` is its cause.
+    """
+    lost = stored.lost(list(arrays.values()))
+    for reason in sorted(set(lost.values())):
+        names = [name for name, array in arrays.items() if lost.get(id(array)) == reason]
+        each = "" if len(names) == 1 else ": each"
+        raise LostError(f"{some(names)}{each} {reason}.", hint="Run the cells that make it again.") from error
 
 
 def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared:
@@ -77,7 +94,16 @@ def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared
 
     Raises:
       CheckError: An array lies on other hosts too, or has a sharding that names no devices.
+      LostError: An array is lost.
     """
+    try:
+        return _prepared(arrays, chosen)
+    except RuntimeError as error:
+        require_values(arrays, error)
+        raise explain(error) from error
+
+
+def _prepared(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared:
     import jax
 
     beside = {chip: cpu for host in chosen for chip, cpu in zip(host.chips, host.cpus, strict=True)}
@@ -108,7 +134,7 @@ def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared
         inputs.append(here)
     free = tuple(index for index, name in enumerate(arrays) if name not in moved)
     weak = tuple(index for index, array in enumerate(arrays.values()) if shardings.is_weak(array))
-    return Prepared(to, tuple(inputs), wrapped, free, weak)
+    return Prepared(to, tuple(inputs), wrapped, free, weak, arrays)
 
 
 def _wrap(array: jax.Array, to: Channel) -> tuple[jax.Array, dict[str, Any]]:

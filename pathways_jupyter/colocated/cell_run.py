@@ -158,10 +158,11 @@ def ask(
             stop,
             lambda answers: _interrupted(answers, to.hosts),
         )
-    except LostError:
+    except LostError as error:
         # Hosts that are left may not have read the request; to release an object twice does nothing.
         for key in head["released"]:
             MEMORY.release(key, [host.index for host in to.hosts])
+        array_moves.require_values(prepared.sources, error)
         raise
     finally:
         if following is not None:

@@ -79,7 +79,7 @@ class Facts:
 
 
 class _Memory:
-    """What is known of hosts and of objects there.
+    """Facts about hosts, and the objects there.
 
     Attributes:
       epoch: Counts the clients of JAX: with another one, all objects on hosts are gone.

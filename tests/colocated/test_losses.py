@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import pytest
+from waits import wait_until
 
 from pathways_jupyter.session import client
 from pathways_jupyter.session.protocol import Method
@@ -214,6 +215,18 @@ def test_an_array_that_was_lost_is_named(connected) -> None:
         cell = connected.run(f"%%colocated --in {name}\n1")
         assert cell.error == "CheckError"
         assert re.search(rf"{re.escape(inside)} (has no data any more|was lost)", cell.shown)
+
+
+@pytest.mark.thorough
+def test_an_array_that_was_lost_with_its_slice_is_named_also_when_that_is_back(connected) -> None:
+    connected.run("import jax\nx = jax.device_put(jax.numpy.arange(3), jax.devices()[4])\nx.block_until_ready()")
+    first = len(connected.seen)
+    assert connected.run("%pathways elastic inject slice-down 1").status == "ok"
+    connected.wait_for("Slice 1 is down", since=first)
+    wait_until(lambda: "connected, since" in connected.run("%pathways status").text, SOON)
+    cell = connected.run("%%colocated --in x\n1")
+    assert cell.error == "LostError", cell.shown
+    assert "x was on a slice that went down, and is lost." in cell.shown
 
 
 @pytest.mark.thorough
