@@ -174,7 +174,7 @@ def test_the_card_says_where_jax_computes(connected):
     connected.run("import jax; import jax.numpy as jnp\nx = jnp.arange(4.0)")
     cleared = connected.run("jax.extend.backend.clear_backends()\nprint(jnp.ones(3).devices())\nx + 1")
     assert "TPU" in cleared.text
-    assert "Array has been deleted" in cleared.shown
+    assert "and lost with it: x: float32[4]" in cleared.shown
     connected.run("pass")
     assert any("backends were cleared" in each for each in connected.seen), connected.seen
     assert "Lost arrays: " in connected.run("%pathways events").text

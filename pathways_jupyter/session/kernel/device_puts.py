@@ -18,6 +18,7 @@ than a round trip, the put waits for a sign of life first; of many puts one afte
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import operator
 import queue
@@ -166,9 +167,17 @@ def _ask(array: Any, known: set[Any], layout: Any) -> None:
     with _lock:
         if _questions is None:
             _questions = queue.SimpleQueue()
-            threading.Thread(target=_ask_each, args=(_questions,), name="pathways-layouts", daemon=True).start()
+            thread = threading.Thread(target=_ask_each, args=(_questions,), name="pathways-layouts", daemon=True)
+            thread.start()
+            atexit.register(_end, _questions, thread)
         _asked.add(id(array))
         _questions.put((array, known, layout))
+
+
+def _end(questions: queue.SimpleQueue[Any], thread: threading.Thread) -> None:
+    """Let the thread end before Python does: coming out of jaxlib afterwards, it would abort the process."""
+    questions.put(None)
+    thread.join(_FRESH_SECONDS)
 
 
 def _ask_each(questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None]) -> None:
