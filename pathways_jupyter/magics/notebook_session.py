@@ -37,6 +37,7 @@ class NotebookSession:
       resumed: What was said of the arrays that came back since the cell began; empty if none did.
       began: When the extension was loaded, in seconds since 1970.
       is_reminded: Whether saves of earlier kernels were looked for.
+      submodules: Names of those that cells had imported before the kernel moved here, which no variable has.
       on_draw: Called whenever the session may have changed, on any thread.
     """
 
@@ -48,7 +49,6 @@ class NotebookSession:
         self.began = time.time()
         self.is_reminded = False
         self.submodules = set[str]()
-        """Those that cells have imported, before the kernel moved here."""
         self.on_draw: Callable[[], None] = lambda: None
         self._card: CellOutput | None = None
         # What the card shows, and since when.

@@ -17,6 +17,7 @@ from pathways_jupyter.magics.waiting import reported
 from pathways_jupyter.render import arrays as render
 from pathways_jupyter.render.progress import LOADING, SAVING, SUSPENDING
 from pathways_jupyter.render.view import View, said
+from pathways_jupyter.saved.arrays import WAIT
 from pathways_jupyter.saved.assignment import Assignment
 from pathways_jupyter.saved.saves import latest
 from pathways_jupyter.session.kernel import process
@@ -26,7 +27,9 @@ from pathways_jupyter.session.verdicts import SessionCommand, verdict
 def suspend(notebook: NotebookSession, values: Values) -> View:
     """Save all arrays on TPUs and free the slices, after a question if some cannot be kept."""
     current = notebook.need(SessionCommand.SUSPEND)
-    suspension = current.suspension()
+    with reported(notebook.screen, SUSPENDING) as report:
+        report(WAIT, "")
+        suspension = current.suspension()
     lost = "; ".join(suspension.unkept)
     if lost and values.get("yes"):
         notebook.screen.say(f"Not kept: {lost}.")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from pathways_jupyter.base import shardings
+from pathways_jupyter.base import shardings, tasks
 from pathways_jupyter.base.events import Transfer
 
 _TIMEOUT = datetime.timedelta(hours=1)
@@ -31,7 +31,7 @@ _LEAST_BYTES = 1 << 20
 _rates: dict[tuple[str, str], float] = {}
 """Bytes a second, by what was done and where, as of the last time."""
 
-WRITE, READ = "write the arrays", "read the arrays"
+WAIT, WRITE, READ = "wait for what is being computed", "write the arrays", "read the arrays"
 
 Report = Callable[[str, Transfer | str], None]
 """Called with what is done at the moment, and how far it is; empty where that is not known. On any thread."""
@@ -98,15 +98,17 @@ def describe(array: Any, devices: Sequence[Any], lost: Mapping[int, str]) -> dic
 def lost(arrays: Sequence[Any]) -> dict[int, str]:
     """Return by their ids which arrays will never have values, and why, as the end of a sentence; waits for the others.
 
-    None is named where the proxy does not answer: what is done next says so.
+    None is named where the proxy does not answer: what is done next says so. An Interrupt ends the wait.
     """
     present = [each for each in arrays if not each.is_deleted()]
     # A key answers by itself, as a single array does.
     values = [getattr(each, "_base_array", each) for each in present]
-    if not values or not _reason(values):
-        return {}
-    reasons = _at_once(lambda each: _reason([each]), values)
-    return {id(each): reason for each, reason in zip(present, reasons, strict=True) if reason}
+
+    def ask() -> list[str]:
+        return _at_once(lambda each: _reason([each]), values) if values and _reason(values) else []
+
+    reasons = zip(present, tasks.abandonable(ask, name="pathways-values"), strict=False)
+    return {id(each): reason for each, reason in reasons if reason}
 
 
 def _reason(arrays: Sequence[Any]) -> str:

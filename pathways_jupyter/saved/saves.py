@@ -25,7 +25,7 @@ from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as array_files
 from pathways_jupyter.saved import cut_short
-from pathways_jupyter.saved.arrays import READ, WRITE, Report
+from pathways_jupyter.saved.arrays import READ, WAIT, WRITE, Report
 from pathways_jupyter.saved.bucket_errors import errors_of_jax, explained
 from pathways_jupyter.saved.code import is_code
 from pathways_jupyter.saved.index import (
@@ -116,6 +116,8 @@ class Saves:
         self._directory(name)
         _load_orbax()
         writer, nodes, unkept = _described_variables(name, variables, devices, all_of=all_of)
+        if report is not None:
+            report(WAIT, "")
         if lost := array_files.lost(writer.arrays):
             writer, nodes, unkept = _described_variables(name, variables, devices, all_of=all_of, lost=lost)
 

@@ -289,6 +289,26 @@ def test_arrays_that_were_lost_with_their_slice_are_named_and_the_others_kept(cl
     notebook.run("%pathways disconnect")
 
 
+LONG = """
+import jax, jax.numpy as jnp
+w = jnp.ones((160, 160))
+later = jax.jit(lambda w: jax.lax.fori_loop(0, 1_000_000, lambda _, each: each @ each * 1e-3, w))(w)
+"""
+
+
+@pytest.mark.thorough
+def test_a_suspend_or_a_save_that_waits_for_a_computation_says_so_and_can_be_interrupted(cluster, notebook):
+    assert notebook.run(f"%load_ext pathways_jupyter\n{CONNECT}{LONG}").status == "ok"
+    for command in ("suspend", "save long"):
+        first, request = len(notebook.seen), notebook.begin(f"%pathways {command}")
+        notebook.wait_for("wait for what is being computed", since=first)
+        notebook.manager.interrupt_kernel()
+        ran = notebook.finish(request)
+        assert "was interrupted" in ran.shown, ran.shown
+    assert "connected" in notebook.run("%pathways status").text
+    notebook.run("%pathways disconnect")
+
+
 INTERRUPTED_RUN = """
 import jax, jax.numpy as jnp, numpy as np
 from pathways_jupyter import elastic
