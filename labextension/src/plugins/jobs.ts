@@ -6,6 +6,7 @@ import * as React from 'react';
 import { JobView } from '../components/JobView';
 import { JobAction } from '../models/joblist';
 import { IScope, scopeKey } from '../models/scope';
+import { mayHaveArrays, sessionName } from '../models/sessions';
 import { CommandIDs, IPathways } from '../tokens';
 import { confirm, withNotification } from './notify';
 import { openTab, showAgain } from './tabs';
@@ -62,7 +63,8 @@ function show(app: JupyterFrontEnd, lab: ILabShell | null, { api, scope, trans }
 /** Suspend a job once the user has confirmed it: its pods end with all that they hold. */
 async function suspend(pathways: IPathways, job: string): Promise<void> {
   const { scope, trans } = pathways;
-  const body = trans.__('Its pods end with all that they hold; after a resume its program starts from the beginning.');
+  const pods = trans.__('Its pods end with all that they hold; after a resume its program starts from the beginning.');
+  const body = [pods, ...attached(pathways, job)].join(' ');
   if (await confirm(trans, trans.__('Suspend job %1?', job), body, trans.__('Suspend'))) {
     await send(pathways, scope, job, 'suspend', trans.__('Job %1 is suspended.', job));
   }
@@ -72,10 +74,19 @@ async function suspend(pathways: IPathways, job: string): Promise<void> {
 async function remove(pathways: IPathways, job: string): Promise<void> {
   // The one in view now: a session that ends before the answer may change it.
   const { scope, trans } = pathways;
-  const body = trans.__('Its pods end, and their logs are gone.');
+  const body = [trans.__('Its pods end, and their logs are gone.'), ...attached(pathways, job)].join(' ');
   if (await confirm(trans, trans.__('Delete job %1?', job), body, trans.__('Delete'))) {
     await send(pathways, scope, job, 'delete', trans.__('Job %1 is deleted.', job));
   }
+}
+
+/** A sentence about the sessions that would lose their arrays with the job's proxy; none without one. */
+function attached({ model, scope, trans }: IPathways, job: string): string[] {
+  const names = model.sessions
+    .filter(each => each.pathways_job === job && mayHaveArrays(each))
+    .filter(each => !scope.namespace || each.namespace === scope.namespace)
+    .map(sessionName);
+  return names.length ? [trans.__('Attached sessions lose their arrays: %1.', names.join(', '))] : [];
 }
 
 async function send(

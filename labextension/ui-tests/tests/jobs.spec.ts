@@ -120,6 +120,10 @@ test('a notebook attaches to a headless job from its row', async ({ page }) => {
     await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
     await attach.click();
     await expect(page.locator('.Toastify')).toContainText('is connected already');
+    await section(panel, 'jobs').getByRole('button', { name: 'Delete job lab' }).click();
+    const dialog = page.getByRole('dialog');
+    await expect(dialog).toContainText(/Attached sessions lose their arrays: \S+\.ipynb\./);
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
     await disconnect(page, panel);
   } finally {
     kubectl('delete', 'pathwaysjob', 'lab', '--wait=false');
