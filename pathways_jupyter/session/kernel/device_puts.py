@@ -21,6 +21,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import operator
+import os
 import queue
 import threading
 import time
@@ -29,6 +30,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.sentences import Face, advice, worded
 from pathways_jupyter.session.kernel import jax_internals, process
 from pathways_jupyter.session.verdicts import Does, SessionCommand
@@ -167,17 +169,27 @@ def _ask(array: Any, known: set[Any], layout: Any) -> None:
     with _lock:
         if _questions is None:
             _questions = queue.SimpleQueue()
-            thread = threading.Thread(target=_ask_each, args=(_questions,), name="pathways-layouts", daemon=True)
-            thread.start()
-            atexit.register(_end, _questions, thread)
+            ended = interrupts.InterruptibleEvent()
+            arguments = (_questions, ended)
+            threading.Thread(target=_ask_until_end, args=arguments, name="pathways-layouts", daemon=True).start()
+            atexit.register(_end, *arguments, os.getpid())
         _asked.add(id(array))
         _questions.put((array, known, layout))
 
 
-def _end(questions: queue.SimpleQueue[Any], thread: threading.Thread) -> None:
+def _end(questions: queue.SimpleQueue[Any], ended: interrupts.InterruptibleEvent, process_id: int) -> None:
     """Let the thread end before Python does: coming out of jaxlib afterwards, it would abort the process."""
     questions.put(None)
-    thread.join(_FRESH_SECONDS)
+    # A forked child has no such thread.
+    if os.getpid() == process_id:
+        ended.wait(_FRESH_SECONDS)
+
+
+def _ask_until_end(questions: queue.SimpleQueue[Any], ended: interrupts.InterruptibleEvent) -> None:
+    try:
+        _ask_each(questions)
+    finally:
+        ended.set()
 
 
 def _ask_each(questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None]) -> None:
