@@ -260,10 +260,12 @@ def test_an_interrupted_reconnect_says_what_there_is_and_can_be_tried_again(conn
 @pytest.mark.thorough
 def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
     connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)")
+    place = "jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind='pinned_host')"
+    connected.run(f"import numpy as np\nhost = jax.device_put(np.ones(3, np.float32), {place})")
     connected.run(DELETE_THE_PROXY)
     connected.wait_for("All arrays on TPUs are lost")
     named = connected.run("y = 1")
-    assert "1 array became unusable: x: float32[5]" in named.text
+    assert "2 arrays became unusable: host: float32[3], x: float32[5]" in named.text
     failed = connected.run("jnp.ones(6)")
     # In the place of JAX's own lines, which the traceback has.
     assert "is lost since" in failed.shown
@@ -278,6 +280,7 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
         assert failed.status == "error"
         assert "1 array was on a proxy that is gone, and lost with it: x: float32[5]" in failed.shown
         assert len(failed.shown.splitlines()) == 3, failed.shown
+    assert "lost with it: host: float32[3]" in connected.run("host").shown
     failed = connected.run("print(donated)")
     assert "deleted" in failed.shown
     assert "is gone" not in failed.text

@@ -127,8 +127,8 @@ def lost_arrays(namespace: Mapping[str, Any], error: str) -> list[NamedArray]:
     arrays = _in_variables(deleted, namespace)
     if DELETED not in error:
         return arrays
-    # JAX says the type of the one, with the axes of a mesh that its dimensions are split over.
-    said = re.sub(r"@[^,\]]*", "", error)
+    # JAX says the type of the one, with the axes of a mesh that its dimensions are split over, and the hosts' memory.
+    said = re.sub(r"@[^,\]]*|<\w+>", "", error)
     return [each for each in arrays if f"shape={each.type}" in said]
 
 
