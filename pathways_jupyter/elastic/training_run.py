@@ -318,23 +318,29 @@ class TrainingRun:
 
     def _divides(self, number: int) -> bool:
         """Return whether the chips of so many slices can divide a batch among them; True before the first one."""
+        rows, total = self.batches.rows, self.manager.total_slice_count
+        return (rows if self.rule == "keep" else rows * number // total) % self._parts(number) == 0
+
+    def _parts(self, number: int) -> int:
+        """Return into how many parts a batch is divided on so many slices."""
         devices = [devices for _, devices in sorted(self.manager.slice_to_devices.items())]
         try:
-            parts = self.compiled.parts(self.mesh_for(devices[:number]))
+            return self.compiled.parts(self.mesh_for(devices[:number]))
         except Exception:
             # Raised when that mesh is needed.
-            return True
-        rows = self.batches.rows if self.rule == "keep" else self.batches.rows * number // len(devices)
-        return rows % parts == 0
+            return 1
 
     def _require_divisible(self) -> None:
         """Check the first batch, and note with how many slices the run is going to pause."""
         self.divided, active = True, self.manager.active_slice_count
         rows, total = self.batches.rows, self.manager.total_slice_count
         if not self._divides(active):
+            parts = self._parts(active)
+            multiple = parts if self.rule == "keep" else parts * total // active
             raise ElasticRuntimeError(
-                f"A batch of {rows} rows cannot be divided among the chips of {count(active, 'slice')}.",
-                hint="Give train_loop batches whose rows are a multiple of their number.",
+                f"A batch of {rows} rows cannot be divided into {parts} parts, for the chips of "
+                f"{count(active, 'slice')}.",
+                hint=f"Give train_loop batches whose rows are a multiple of {multiple}.",
             )
         if misfits := [str(each) for each in range(self.minimum, total + 1) if not self._divides(each)]:
             said = f"The run pauses with {' or '.join(misfits)} slices: they cannot divide a batch of {rows} rows."
