@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class Suspension:
     Attributes:
       name: Of the save.
       place: Where they are saved, ``gs://...``.
+      saved_at: When they were saved, in seconds since the epoch; 0 before.
       seconds: About how long saving them takes; None until something was saved in this bucket.
       unkept: What cannot be kept, or may not go on to work, a sentence each.
       outcome: How many arrays are back, and what is not, in sentences.
@@ -60,6 +62,7 @@ class Suspension:
         self._described: list[Any] = []
         self._labels: list[str] = []
         self.place, self.outcome, self.left = saves.address(name), "", ""
+        self.saved_at = 0.0
         self._look()
         self.seconds = saves.seconds(self.nbytes)
 
@@ -165,6 +168,7 @@ class Suspension:
                 )
         # What is in the save, and not what the last look found.
         self._arrays, self._described, self._labels = written
+        self.saved_at = time.time()
 
     def _has_others(self) -> bool:
         """Return whether there are arrays besides those that are written, and their parts."""

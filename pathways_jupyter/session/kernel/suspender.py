@@ -60,9 +60,11 @@ class Suspender:
         if record.saved is not None and record.state is not SessionState.LOST:
             return record
         # Saved, and the supervisor has died, also while they were read, or does not know it yet.
-        saved = SuspendedArrays(suspension.count, suspension.nbytes, suspension.place, record.state_since)
-        state = SessionState.RESUMING if record.state.is_connected else SessionState.SUSPENDED
-        return replace(record, saved=saved, state=state)
+        amount = suspension.count, suspension.nbytes
+        saved = record.saved or SuspendedArrays(*amount, suspension.place, suspension.saved_at)
+        if record.state.is_connected:
+            return replace(record, saved=saved, state=SessionState.RESUMING)
+        return replace(record, saved=saved, state=SessionState.SUSPENDED, state_since=saved.at)
 
     def suspend(self, suspension: Suspension, *, yes: bool | Collection[str], report: Report | None) -> None:
         """Save the arrays, then remove the proxy; the arguments are those of :meth:`.Session.suspend`."""

@@ -46,6 +46,8 @@ REMEMBERED = 1000
 RECORDED = 500
 """Most remembered events that clients recorded."""
 UNREAD_BYTES = 4 << 20
+_FOR_A_WHILE = frozenset({SessionState.INTERRUPTED, SessionState.SUSPENDING})
+"""States that may lead back to the one before, which then lasts as long as if they had not been."""
 
 
 class History:
@@ -132,8 +134,8 @@ class SessionLog:
         self._sent, self._sent_at = 0, boot_seconds()
         # When the state began, on a clock that cannot be set.
         self._entered = boot_seconds()
-        # The state that an interruption has left, and since when it lasts.
-        self._before_interruption: dict[SessionState, float] = {}
+        # States that were left for a while, and since when they last.
+        self._left: dict[SessionState, float] = {}
 
     def publish(self, **changes: Any) -> None:
         """Write a change of the record to disk before it takes effect, so that a sweep finds what will be created.
@@ -190,16 +192,16 @@ class SessionLog:
         if since != now:
             data["since"] = since
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
-        if state is SessionState.INTERRUPTED:
-            self._before_interruption = {before.state: before.state_since}
+        if state in _FOR_A_WHILE:
+            self._left = {**(self._left if before.state in _FOR_A_WHILE else {}), before.state: before.state_since}
         elif not state.is_connected:
-            self._before_interruption = {}
+            self._left = {}
 
     def _since(self, state: SessionState, now: float) -> float:
         """Return since when `state` lasts once it is entered: longer where it was left only for a while."""
         if state is SessionState.SUSPENDED and self.record.saved is not None:
             return self.record.saved.at
-        return self._before_interruption.get(state, now)
+        return self._left.get(state, now)
 
     @property
     def used_at(self) -> float:
@@ -270,6 +272,8 @@ class SessionLog:
         else:
             self.enter(SessionState.CONNECTED, message, **data)
             self._judge_slices()
+            # Only now: it was degraded before, perhaps, and still is.
+            self._left = {}
 
     def transferred(self, transfer: Transfer | None) -> None:
         """Record how far the kernel is with the arrays that it suspends or resumes; None: it has ended, undone."""
@@ -318,7 +322,6 @@ class SessionLog:
         """Transition back from interrupted to the state before it."""
         if self.record.state is SessionState.INTERRUPTED:
             self._settle(f"Connected again after {seconds:.0f} s; the arrays were kept.")
-            self._before_interruption = {}
 
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
         """Publish an event to all listeners, and log it.

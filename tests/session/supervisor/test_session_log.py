@@ -7,7 +7,7 @@ import time
 import pytest
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.events import EventKind
+from pathways_jupyter.base.events import EventKind, SessionState, Transfer
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
@@ -47,3 +47,29 @@ def test_the_end_of_an_interruption_is_an_event_also_where_a_slice_is_down(log, 
     assert changes[1].message == "Connected again after 6 s; the arrays were kept."
     (warning,) = [event.message for event in events if event.kind is EventKind.WARNING]
     assert warning == "Still no connection. You are not logged in. Log in again."
+
+
+@pytest.mark.parametrize("left_for", ["an interruption", "a suspend", "both"])
+def test_what_is_left_for_a_while_lasts_since_it_began(log, monkeypatch, left_for):
+    log.report(EventKind.SLICE_PLACED, "Slice 0 is placed.", slice=0, number=0)
+    log.connected()
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    log.report(EventKind.SLICE_DOWN, "Slice 0 is down.", slice=0, number=0)
+    if left_for != "an interruption":
+        now[0] += 60
+        log.transferred(Transfer(0, 10))
+        assert (log.record.state, log.record.since) == (SessionState.SUSPENDING, 1060.0)
+    if left_for != "a suspend":
+        now[0] += 60
+        log.interrupted("The connection was reset.")
+        now[0] += 60
+        log.reconnected(60.0)
+    if left_for == "both":
+        assert (log.record.state, log.record.since) == (SessionState.SUSPENDING, 1060.0)
+    log.transferred(None)
+    assert (log.record.state, log.record.since) == (SessionState.DEGRADED, 1000.0)
+    now[0] += 3600
+    log.report(EventKind.SLICE_HEALED, "Slice 0 is back.", slice=0, number=0)
+    log.report(EventKind.SLICE_DOWN, "Slice 0 is down.", slice=0, number=0)
+    assert log.record.since == now[0]
