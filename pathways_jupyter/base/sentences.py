@@ -30,7 +30,7 @@ class Face(Enum):
     SIDEBAR = "sidebar"
 
 
-_GROUPS = ("colocated_", "elastic_", "job_", "service_")
+_GROUPS = ("colocated_", "elastic_", "job_", "profile_", "service_")
 _COMMANDS = frozenset(
     {
         *(

@@ -293,17 +293,18 @@ def env(notebook: NotebookSession, values: Values) -> View:
 
 def profile_start(notebook: NotebookSession, values: Values) -> View:
     """Start a trace of this session's chips."""
-    trace = profile.of_session(notebook.need(SessionCommand.RUN), values)
-    if notebook.trace is not None:
+    session = notebook.need(SessionCommand.RUN)
+    trace = profile.of_session(session, values)
+    if session.trace is not None:
         raise SessionError("A trace is being taken already.", hint="%pathways profile stop ends it and shows it.")
     trace.start()
-    notebook.trace = trace
     return said("The chips are traced from now on; %pathways profile stop shows what they did.")
 
 
 def profile_stop(notebook: NotebookSession, values: Values) -> None:
     """Stop the trace, and show it."""
-    trace, notebook.trace = notebook.trace, None
+    session = process.session()
+    trace = None if session is None else session.trace
     if trace is None:
         raise SessionError("No trace is being taken.", hint="%pathways profile start begins one.")
     profile.finish(notebook.screen, trace)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Self
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ConfigError, SessionError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved.arrays import Report
@@ -46,6 +46,7 @@ class Session:
         self.config = config
         self.suspender = Suspender(side)
         self._side = side
+        self._traces = set[Trace]()
         self._revive = revive
 
     def __repr__(self) -> str:
@@ -177,7 +178,8 @@ class Session:
                 step(state)
             print(trace.summary())
 
-        Its ``start()`` and ``stop()`` do the same. What was dispatched and not waited for may be missing.
+        Its ``start()`` and ``stop()`` do the same. What was dispatched and not waited for may be missing. It is stopped
+        before its proxy is suspended, replaced or removed.
 
         Args:
           to: Where the hosts write it, a directory in a bucket; default: below the session's own bucket.
@@ -187,9 +189,27 @@ class Session:
         Raises:
           SessionError: The session has no devices here.
         """
-        return Trace(
-            self._require_devices(SessionCommand.RUN)[0].client, Options(to or scratch(self.bucket), device, host)
-        )
+        client = self._require_devices(SessionCommand.RUN)[0].client
+        return Trace(client, Options(to or scratch(self.bucket), device, host), self._traces)
+
+    @property
+    def trace(self) -> Trace | None:
+        """The trace that is being taken; None if there is none."""
+        return next(iter(self._traces), None)
+
+    def end_trace(self) -> str:
+        """Stop the trace that is being taken, because its proxy ends; return what became of it, empty without one."""
+        trace = self.trace
+        if trace is None:
+            return ""
+        try:
+            if not self.has_devices or self.state not in {SessionState.CONNECTED, SessionState.DEGRADED}:
+                self._traces.clear()
+                raise SessionError("its proxy is gone, or cannot be reached.")
+            trace.stop()
+        except PathwaysError as error:
+            return f"The trace of the chips is lost: {error}"
+        return advice("The trace of the chips is stopped; {profile_show:{at}} shows it.", at=trace.location)
 
     @property
     def saves(self) -> Saves:
@@ -291,6 +311,7 @@ class Session:
         # Also for one from before a question: the sidebar may have acted meanwhile.
         self._require_devices(SessionCommand.SUSPEND)
         suspension = suspension or self.suspension(variables)
+        self.end_trace()
         self.suspender.suspend(suspension, yes=yes, report=report)
         return suspension
 
@@ -348,7 +369,9 @@ class Session:
           CapacityError: The slices are taken, and the connection's ``wait`` is over.
           SessionError: The session is suspended or was disconnected, or the new proxy did not come up.
         """
-        return self._renew(self.attempt_reconnect(variables))
+        attempt = self.attempt_reconnect(variables)
+        self.end_trace()
+        return self._renew(attempt)
 
     def attempt_reconnect(
         self, variables: Variables | None = None, config: ConnectConfig | None = None
@@ -411,7 +434,11 @@ class Session:
         Returns:
           All arrays on the TPUs, which became unusable, and what could not be removed from the cluster.
         """
-        return self._side.disconnect(variables)
+        try:
+            self.end_trace()
+        finally:
+            ended = self._side.disconnect(variables)
+        return ended
 
     def interrupted(self) -> SessionError:
         """Return what there is after :meth:`reconnect` or :meth:`resume` was interrupted, as an error."""

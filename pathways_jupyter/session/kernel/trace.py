@@ -80,16 +80,21 @@ def scratch(gcs_bucket: str) -> str:
 class Trace:
     """A trace of a proxy's chips; at most one at a time is taken of a proxy.
 
+    Args:
+      client: JAX's client of the proxy.
+      taken: Has it while it is being taken.
+
     Attributes:
       location: Directory in the bucket where its files are after :meth:`stop`.
     """
 
-    def __init__(self, client: Any, options: Options) -> None:
+    def __init__(self, client: Any, options: Options, taken: set[Trace] | None = None) -> None:
         # Not the time alone: hosts write their files under the same names, over those of a trace of the same second.
         self._name = f"{time.strftime('%Y_%m_%d_%H_%M_%S')}_{secrets.token_hex(3)}"
         self.location = trace_files.directory(options.to, self._name)
         self._client = client
         self._options = options
+        self._taken = set() if taken is None else taken
         self._lock = threading.Lock()
         self._program: Any = None
         self._is_over = False
@@ -116,7 +121,7 @@ class Trace:
             # It may begin later: whichever thread comes last ends it.
             with self._lock:
                 self._is_over = True
-                begun, self._program = self._program, None
+                begun = self._take_program()
             if begun is not None:
                 threading.Thread(target=_execute, args=(begun,), name="trace-stop", daemon=True).start()
             raise
@@ -132,6 +137,7 @@ class Trace:
         with self._lock:
             if not self._is_over:
                 self._program = program
+                self._taken.add(self)
                 return
         _execute(program)
 
@@ -143,9 +149,14 @@ class Trace:
           KeyboardInterrupt: Interrupted; it is stopped, but files may still be missing.
         """
         with self._lock:
-            program, self._program = self._program, None
+            program = self._take_program()
         if program is not None:
             _wait(lambda: _execute(program), "write a trace", _STOP_SECONDS)
+
+    def _take_program(self) -> Any:
+        self._taken.discard(self)
+        program, self._program = self._program, None
+        return program
 
     def summary(self, progress: Callable[[str], None] = lambda _: None) -> Summary:
         """Return what it says, once it is stopped.
