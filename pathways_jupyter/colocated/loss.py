@@ -155,6 +155,12 @@ def require_session() -> None:
             return
 
 
+def is_waited_for() -> bool:
+    """Return whether any call runs on hosts, on whatever thread."""
+    with _lock:
+        return any(_calls.values())
+
+
 def is_reported(event: Event) -> bool:
     """Return whether a call that runs, or has just run, ends because of this event and reports it as its error."""
     with _lock:

@@ -77,10 +77,16 @@ def move(notebook: NotebookSession, values: Values) -> View:
     notebook.submodules |= code.submodules(notebook.shell.user_ns["In"])
     imports = code.imports(process.variables()) | {name: (name, "") for name in sorted(notebook.submodules)}
     lost = _lost(save, imports)
-    if lost and values.get("yes"):
-        notebook.screen.say(lost)
-    elif lost and not notebook.screen.confirm(f"{lost} Move?"):
-        saves.delete(save.name)
+    moves = False
+    try:
+        if lost and values.get("yes"):
+            notebook.screen.say(lost)
+        moves = not lost or bool(values.get("yes")) or notebook.screen.confirm(f"{lost} Move?")
+    finally:
+        if not moves:
+            # Also where nobody can answer, or the question is interrupted: it is of no use to a notebook that stays.
+            saves.delete(save.name)
+    if not moves:
         return said("Not moved.")
     given, defaults = (protocol.config_to_json(each) for each in (current.config, ConnectConfig()))
     settings = {key: each for key, each in given.items() if each != defaults[key] and key not in _OF_A_PLACE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from pathways_jupyter.widgets.live import CellOutput
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
-    from pathways_jupyter.session.kernel.trace import Trace
     from pathways_jupyter.session.registry import SessionRecord
 
 GONE = ("UNAVAILABLE", "Array has been deleted")
@@ -33,7 +33,6 @@ class NotebookSession:
     """The session of one shell, with its card and notices.
 
     Attributes:
-      trace: The trace that is being taken, between ``profile start`` and ``profile stop``.
       resumed: What was said of the arrays that came back since the cell began; empty if none did.
       began: When the extension was loaded, in seconds since 1970.
       is_reminded: Whether saves of earlier kernels were looked for.
@@ -44,7 +43,6 @@ class NotebookSession:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.screen = Screen(shell)
-        self.trace: Trace | None = None
         self.resumed = ""
         self.began = time.time()
         self.is_reminded = False
@@ -105,23 +103,13 @@ class NotebookSession:
         return session or self.need()
 
     def end_trace(self, say: Callable[[str], None]) -> None:
-        """Stop the trace that is being taken, because its proxy ends now, and say where it is; no-op without one."""
-        trace, self.trace = self.trace, None
-        if trace is None:
-            return
-        session = process.session()
-        try:
-            if session is None or session.state not in {SessionState.CONNECTED, SessionState.DEGRADED}:
-                raise SessionError("the proxy cannot be reached.")
-            trace.stop()
-        except PathwaysError as error:
-            say(f"The trace of the chips is lost: {error}")
-        else:
-            say(f"The trace of the chips is stopped; %pathways profile show {trace.location} shows it.")
+        """Stop the trace that is being taken, because its proxy ends now, and say what became of it."""
+        session: Session | None = process.session()
+        if session is not None and (became := session.end_trace()):
+            say(became)
 
     def watch(self, session: Any, card: CellOutput | None = None) -> None:
         """Show what happens to `session` from now on, and keep its card up to date."""
-        self.trace = None
         if card is not None:
             self.move(card)
         self._devices = _device_kinds(session)
@@ -191,7 +179,10 @@ class NotebookSession:
             self._begin_suspend()
 
     def _idle_seconds(self) -> float:
-        return 0.0 if self._cell_ended is None else boot_seconds() - self._cell_ended
+        loss = sys.modules.get("pathways_jupyter.colocated.loss")
+        if self._cell_ended is None or (loss is not None and loss.is_waited_for()):
+            return 0.0
+        return boot_seconds() - self._cell_ended
 
     def _suspend_soon(self, why: str, after_cell: bool = False) -> dict[str, bool] | None:
         runs = self._cell_ended is None
@@ -230,6 +221,8 @@ class NotebookSession:
         session = process.session()
         if session is None:
             return
+        if not session.has_devices:
+            self.end_trace(lambda words: self.notify([words]))
         switched = session.settle(process.variables())
         if switched is None:
             if session is not self._watched:
@@ -281,7 +274,9 @@ class NotebookSession:
         session: Session | None = process.session()
         if not any(each in error for each in GONE):
             return []
-        answer = None if session is None else session.verdict(SessionCommand.USE)
+        # One that was ended while the cell ran has no other command for it.
+        command = SessionCommand.RUN if session is not None and session.state.is_over else SessionCommand.USE
+        answer = None if session is None else session.verdict(command)
         if answer is not None and answer.does is Does.REFUSES:
             return [answer.sentence, worded(answer.hint, self.screen.face)]
         from pathways_jupyter.render import arrays

@@ -527,6 +527,11 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
     assert question.count("Not kept") == 1, question
     notebook.client.input("n")
     assert "Not moved." in notebook.finish(asked).text
+    asked = notebook.begin("%pathways move")
+    notebook.client.get_stdin_msg(timeout=60)
+    notebook.manager.interrupt_kernel()
+    assert notebook.finish(asked).error == "KeyboardInterrupt"
+    assert "moved-" not in notebook.run("%pathways saved").text
     assert notebook.run("print(x[3], step)").text == "6.0 41\n"
     for where in ("beside the chips (embedded cluster)", "on your machine"):
         begun, later = notebook.begin("%pathways move --yes"), notebook.begin("print('too early')")

@@ -349,9 +349,17 @@ def test_a_disconnect_that_is_interrupted_is_one_line_and_goes_on(connected, mac
         assert time.monotonic() < deadline
 
 
-def test_a_session_ended_from_a_terminal_is_reported_and_jax_is_put_back(connected, machine):
+@pytest.mark.parametrize("computes", [False, True])
+def test_a_session_ended_from_a_terminal_is_reported_and_jax_is_put_back(connected, machine, computes):
+    if computes:
+        running = connected.begin("import jax.numpy as jnp\nx = jnp.ones(8)\nwhile True: x = (x + 1).block_until_ready()")
     ended = machine.cli("sessions", "disconnect")
     assert ended.returncode == 0, ended.stderr
+    if computes:
+        cell = connected.finish(running)
+        assert re.search(r"Session \w+ (is ending|has ended)\..*\n.*[Cc]onnect", cell.shown), cell.shown
+        assert "reconnect" not in cell.shown
+        assert "Traceback" not in cell.shown
     # The kernel receives the event at its own pace, and the next cell then says so.
     deadline = time.monotonic() + 60
     while "ended from outside" not in (output := connected.run("import jax\nprint(jax.devices()[0].platform)")).text:

@@ -148,6 +148,23 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
 
 
 @pytest.mark.thorough
+def test_a_call_on_a_thread_keeps_the_session_in_use(cluster, notebook, tmp_path):
+    ended = tmp_path / "ended"
+    ran = notebook.run(
+        f"%load_ext pathways_jupyter\n{CONNECT} --suspend-after 2s\nimport pathlib, threading, time, pathways_jupyter\n"
+        "@pathways_jupyter.colocated.function\ndef long():\n    import time; time.sleep(5)\n"
+        "def works():\n    long()\n    session = pathways_jupyter.current_session()\n"
+        "    kinds = {event.kind for event in session.events()} & {'unused', 'not-suspended'}\n"
+        f"    pathlib.Path({str(ended)!r}).write_text(f'{{session.state}} {{kinds}}')\n"
+        "threading.Thread(target=works).start()"
+    )
+    assert ran.status == "ok", ran.shown
+    wait_until(ended.exists)
+    wait_until(ended.read_text)
+    assert ended.read_text() == "connected set()"
+
+
+@pytest.mark.thorough
 def test_saved_looks_where_the_session_saves(cluster, machine, notebook):
     """The cluster's kubeconfig elsewhere: nothing says that the bucket is that of a cluster on this machine."""
     (machine.directory / "copied").write_bytes(cluster.read_bytes())
