@@ -125,9 +125,9 @@ def _step(holder: Any, held: Any, has_attributes: bool) -> str:
         return f".{fields[number]}" if number < len(fields) else f"[{number}]"
     if isinstance(holder, types.FunctionType):
         return ".__closure__" if held is holder.__closure__ else ""
-    if isinstance(held, dict):
-        return ""
     attributes = getattr(holder, "__dict__", None)
+    if held is attributes:
+        return ""
     slots = (
         name
         for kind in type(holder).__mro__

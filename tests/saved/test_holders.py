@@ -372,18 +372,23 @@ def test_an_error_that_was_raised_holds_nothing():
 
 
 def test_the_name_is_that_of_the_users_variable_before_that_of_a_module():
-    arrays = [jnp.ones(1), jnp.ones(2), jnp.ones(3)]
+    arrays = [jnp.ones(each) for each in range(1, 5)]
     module = types.ModuleType("library")
     module.TABLE = {"a": arrays[0], "b": arrays[1]}
     # As importing one does.
     module.__spec__ = None
     sys.modules["library"] = module
-    variables = {"deep": Model(State([arrays[0]], arrays[2]))}
+    variables = {"deep": Model(State([arrays[0]], arrays[2])), "run": Model({"w": arrays[3]})}
     try:
         names = Holders(arrays, variables=(variables,)).names
     finally:
         del sys.modules["library"]
-    assert [names[id(each)] for each in arrays] == ["deep.w.mu[0]", "library.TABLE['b']", "deep.w.nu"]
+    assert [names[id(each)] for each in arrays] == [
+        "deep.w.mu[0]",
+        "library.TABLE['b']",
+        "deep.w.nu",
+        "run.w['w']",
+    ]
 
 
 def test_the_heap_does_not_keep_itself():
