@@ -25,7 +25,7 @@ from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.informer import Informer
-from pathways_jupyter.kube.objects import LEASES, Object
+from pathways_jupyter.kube.objects import LEASES, PODS, Object
 from pathways_jupyter.kube.watch import Change, ChangeType
 from pathways_jupyter.service import leases, names, untrusted
 from pathways_jupyter.service.images import Image
@@ -181,7 +181,6 @@ class Rivals:
     """The pods of rival controllers, followed by :meth:`follow`.
 
     Args:
-      controllers: The pods with the label :data:`CONTROLLERS`, in all namespaces.
       say: Called when they cannot be read, in words.
 
     Attributes:
@@ -189,8 +188,8 @@ class Rivals:
       changed: Set whenever the first one comes or the last one goes.
     """
 
-    def __init__(self, controllers: Informer, *, say: Callable[[str], None]) -> None:
-        self._controllers = controllers
+    def __init__(self, informer: Informer, *, say: Callable[[str], None]) -> None:
+        self._informer = informer
         self._say = say
         self._pods: dict[str, str] = {}
         self.synced = asyncio.Event()
@@ -203,7 +202,7 @@ class Rivals:
 
     async def follow(self) -> None:
         """Keep :attr:`present` current, until cancelled."""
-        await self._controllers.follow(self._take)
+        await self._informer.follow(PODS, self._take, labels=CONTROLLERS)
 
     def _take(self, change: Change) -> None:
         if change.type is ChangeType.SYNCED:

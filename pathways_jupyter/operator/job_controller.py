@@ -21,7 +21,7 @@ from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, Object, Resource
 from pathways_jupyter.kube.watch import Change, ChangeType, key_of
 from pathways_jupyter.service.pathwaysjob import conditions, definition, expansion
@@ -111,14 +111,15 @@ class PathwaysJobController:
     """
 
     def __init__(
-        self, informers: Informers, *, namespace: str = "", say: Callable[[str], None], reconciles: Reconciles
+        self, informer: Informer, *, namespace: str = "", say: Callable[[str], None], reconciles: Reconciles
     ) -> None:
-        self._client = informers.client
-        self._informers = {each: informers.of(each, namespace=namespace) for each in (JOBSETS, PATHWAYS_JOBS)}
+        self._client = informer.client
+        self._informer = informer
+        self._namespace = namespace
         self._reconciles = reconciles
         self._say = say
         self._queue = WorkQueue(self._counted_reconcile, self._failed)
-        self._known: dict[Resource, dict[Key, Object]] = {each: {} for each in self._informers}
+        self._known: dict[Resource, dict[Key, Object]] = {JOBSETS: {}, PATHWAYS_JOBS: {}}
         self._jobsets_known = asyncio.Event()
         self._errors: dict[Key, str] = {}
         self._said: dict[Resource, str] = {}
@@ -129,11 +130,14 @@ class PathwaysJobController:
         # which costs a request for each job at every start.
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._informers[JOBSETS].follow(functools.partial(self._take, JOBSETS)))
+                group.create_task(self._follow(JOBSETS))
                 await self._jobsets_known.wait()
-                group.create_task(self._informers[PATHWAYS_JOBS].follow(functools.partial(self._take, PATHWAYS_JOBS)))
+                group.create_task(self._follow(PATHWAYS_JOBS))
         finally:
             await self._queue.close()
+
+    async def _follow(self, resource: Resource) -> None:
+        await self._informer.follow(resource, functools.partial(self._take, resource), namespace=self._namespace)
 
     def _take(self, resource: Resource, change: Change) -> None:
         if change.type is ChangeType.SYNCED:

@@ -17,10 +17,8 @@ from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.text import seconds_in, stamp
 from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client, preload
-from pathways_jupyter.kube.informer import Informers
-from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.operator.election import (
-    CONTROLLERS,
     LEASE_SECONDS,
     LONGEST_LEASE_SECONDS,
     Election,
@@ -55,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         type=_seconds(1, 86400),
         default=INTERVAL_SECONDS,
         metavar="SECONDS",
-        help="seconds between sweeps at most (default: %(default)g)",
+        help="seconds until it sweeps though no lease has run out (default: %(default)g)",
     )
     parser.add_argument("--once", action="store_true", help="sweep once, and end")
     parser.add_argument(
@@ -118,14 +116,12 @@ class Operator:
       reconciles: Of jobs, by this process.
     """
 
-    def __init__(self, informers: Informers, options: argparse.Namespace) -> None:
-        client = informers.client
-        self._informers = informers
-        # Declared before anything is followed, so that the watch of all pods, for the metrics, serves it too.
-        self._controllers = informers.of(PODS, labels=CONTROLLERS)
+    def __init__(self, informer: Informer, options: argparse.Namespace) -> None:
+        client = informer.client
+        self._informer = informer
         self._namespace: str = options.namespace
         namespace = options.own_namespace or options.namespace or client.namespace or "default"
-        self._sweeper = Sweeper(informers, namespace=options.namespace, interval=options.interval, say=report)
+        self._sweeper = Sweeper(informer, namespace=options.namespace, interval=options.interval, say=report)
         self.reconciles = Reconciles()
         self.election = Election(
             client,
@@ -150,7 +146,7 @@ class Operator:
 
     async def _control(self) -> None:
         """Control jobs as the leader, except while another controller of the same API runs."""
-        rivals = Rivals(self._controllers, say=lambda text: report(f"PathwaysJobs: {text}"))
+        rivals = Rivals(self._informer, say=lambda text: report(f"PathwaysJobs: {text}"))
         async with tasks.group() as group:
             group.create_task(rivals.follow())
             await rivals.synced.wait()
@@ -163,7 +159,7 @@ class Operator:
                 else:
                     report("PathwaysJobs: controlling them")
                     jobs = PathwaysJobController(
-                        self._informers, namespace=self._namespace, say=report, reconciles=self.reconciles
+                        self._informer, namespace=self._namespace, say=report, reconciles=self.reconciles
                     )
                     work.append(jobs.run())
                 for done in await tasks.first_done(*work):
@@ -186,14 +182,14 @@ async def _main(options: argparse.Namespace) -> int:
             for each in swept:
                 report(str(each))
             return int(any(each.error for each in swept))
-        informers = Informers(client)
-        operator = Operator(informers, options)
+        informer = Informer(client)
+        operator = Operator(informer, options)
         async with contextlib.AsyncExitStack() as stack:
             if options.metrics_port:
                 from pathways_jupyter.operator import metrics_server
 
                 serving = metrics_server.serving(
-                    informers,
+                    informer,
                     options.metrics_port,
                     namespace=options.namespace,
                     is_ready=lambda: operator.election.server_answers,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
-from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, PODS, Object, Resource
 from pathways_jupyter.kube.watch import Change, ChangeType
 from pathways_jupyter.operator.job_controller import Reconciles
@@ -64,13 +64,10 @@ class ClusterState:
       leases: Those of sessions, by namespace and name.
     """
 
-    def __init__(self, informers: Informers, namespace: str) -> None:
-        self._client = informers.client
-        # Thousands of pods and Jobs, of which little is needed.
-        self._informers = [
-            informers.of(each, namespace=namespace, labels=labels, lean=each in {PODS, JOBS})
-            for each, labels in _KINDS.items()
-        ]
+    def __init__(self, informer: Informer, namespace: str) -> None:
+        self._client = informer.client
+        self._informer = informer
+        self._namespace = namespace
         self._known: dict[str, NamespaceState] = {}
         self.leases: dict[tuple[str, str], Object] = {}
         self._errors: dict[Resource, PathwaysError] = {}
@@ -81,8 +78,9 @@ class ClusterState:
         """Follow all kinds until cancelled."""
         try:
             async with tasks.group() as group:
-                for each in self._informers:
-                    group.create_task(each.follow(functools.partial(self._take, each.resource)))
+                for resource, labels in _KINDS.items():
+                    take = functools.partial(self._take, resource)
+                    group.create_task(self._informer.follow(resource, take, namespace=self._namespace, labels=labels))
         finally:
             # However it ends: from now on, what is known is outdated.
             for resource in _KINDS:
@@ -139,11 +137,11 @@ class ClusterMetrics:
     """
 
     def __init__(
-        self, informers: Informers, *, namespace: str = "", reconciles: Reconciles, say: Callable[[str], None]
+        self, informer: Informer, *, namespace: str = "", reconciles: Reconciles, say: Callable[[str], None]
     ) -> None:
-        self._client = informers.client
+        self._client = informer.client
         self._reconciles = reconciles
-        self.state = ClusterState(informers, namespace)
+        self.state = ClusterState(informer, namespace)
         self._say = say
         self._lock = asyncio.Lock()
         self._text = b""
@@ -200,7 +198,7 @@ class ClusterMetrics:
 
 @contextlib.asynccontextmanager
 async def serving(
-    informers: Informers,
+    informer: Informer,
     port: int,
     *,
     namespace: str = "",
@@ -219,7 +217,7 @@ async def serving(
     from aiohttp import web
     from prometheus_client import CONTENT_TYPE_LATEST
 
-    collected = ClusterMetrics(informers, namespace=namespace, reconciles=reconciles, say=say)
+    collected = ClusterMetrics(informer, namespace=namespace, reconciles=reconciles, say=say)
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=await collected.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -26,7 +26,7 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.kube.informer import Informer, Informers
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import Change, ChangeType, is_refusal
@@ -140,8 +140,9 @@ class ClusterWatch(Feed):
             try:
                 async with Client(self.cluster) as client, tasks.group() as group:
                     self._client, self._known = client, NamespaceState()
-                    for resource, informer in self._informers(client).items():
-                        group.create_task(informer.follow(partial(self._take, resource)))
+                    informer = Informer(client)
+                    for resource in RESOURCES:
+                        group.create_task(self._follow(informer, resource))
                     group.create_task(self._draw(client))
                     group.create_task(self._leases.run(client, self.cluster.namespace))
             except PathwaysError as error:
@@ -158,16 +159,11 @@ class ClusterWatch(Feed):
             self._synced.clear()
             self._ready.set()
 
-    def _informers(self, client: Client) -> dict[Resource, Informer]:
-        informers, namespace = Informers(client), self.cluster.namespace
-        return {
-            # The pods' first page comes with the other kinds, in one round trip. The server answers the lists of one
-            # client in turn: with all their pages in between, the outline would take twice as long.
-            resource: informers.of(
-                resource, namespace=namespace, lean=True, after=self._outlined if resource is PODS else None
-            )
-            for resource in RESOURCES
-        }
+    async def _follow(self, informer: Informer, resource: Resource) -> None:
+        # The pods' first page comes with the other kinds, in one round trip. The server answers the lists of one client
+        # in turn: with all their pages in between, the outline would take twice as long.
+        after = self._outlined if resource is PODS else None
+        await informer.follow(resource, partial(self._take, resource), namespace=self.cluster.namespace, after=after)
 
     def _take(self, resource: Resource, change: Change) -> None:
         changed = True

@@ -1,4 +1,4 @@
-"""One watch for all that follow the same objects: what each of them receives, and what it costs the API server."""
+"""What follows objects for as long as a program runs: its changes, also over outages, and its requests."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from benchmarks.link import Link
 from pathways_jupyter.base import tasks
 from pathways_jupyter.kube import auth, informer, objects, watch
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.kube.watch import ChangeType
 from pathways_jupyter.local.apiserver import app
 
@@ -51,10 +51,10 @@ def watches(bench):
 
 
 @contextlib.asynccontextmanager
-async def following(informer, listener=None):
+async def following(informer, resource=CONFIG_MAPS, **options):
     """Follow meanwhile; yields a listener that is in sync."""
-    listener = listener or Listener()
-    task = asyncio.create_task(informer.follow(listener))
+    listener = Listener()
+    task = asyncio.create_task(informer.follow(resource, listener, **options))
     await listener.log.until("SYNCED")
     try:
         yield listener
@@ -63,60 +63,23 @@ async def following(informer, listener=None):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_all_that_follow_the_same_objects_share_one_watch(bench, watches):
-    async with bench.client() as client, contextlib.AsyncExitStack() as stack:
-        informers = Informers(client)
-        # Declared first, and yet served by the wider one.
-        narrow = informers.of(CONFIG_MAPS, namespace="default", labels="test,part=b")
-        wide = informers.of(CONFIG_MAPS, namespace="default")
-        assert informers.of(CONFIG_MAPS, namespace="default") is wide
-        await objects.create(client, CONFIG_MAPS, config_map("a"))
-        few, every = [await stack.enter_async_context(following(each)) for each in (narrow, wide)]
-        late = await stack.enter_async_context(following(wide))
-        assert few.log == ["SYNCED"]
-        assert every.log == late.log == ["ADDED a", "SYNCED"]
-        await objects.create(client, CONFIG_MAPS, config_map("b", part="b"))
-        await few.log.until("ADDED b")
-        # For those who follow others, one that no longer matches is gone.
-        await objects.patch(client, CONFIG_MAPS, "b", {"metadata": {"labels": {"part": "c"}}}, namespace="default")
-        await few.log.until("DELETED b")
-        await every.log.until("MODIFIED b")
-        await objects.delete(client, CONFIG_MAPS, "a", namespace="default")
-        await late.log.until("DELETED a")
-        assert few.log == ["SYNCED", "ADDED b", "DELETED b"]
-        assert watches == {"list": 1, "watch": 1}
-
-
-async def test_a_watch_ends_with_its_last_follower(bench, watches):
-    async with bench.client() as client:
-        followed = Informers(client).of(CONFIG_MAPS, namespace="default")
-        async with following(followed):
-            pass
-        await objects.create(client, CONFIG_MAPS, config_map("a"))
-        async with following(followed) as again:
-            assert again.log == ["ADDED a", "SYNCED"]
-        assert watches["list"] == 2
-
-
-async def test_an_error_of_one_listener_is_its_own_and_the_others_go_on(bench, watches):
+async def test_one_that_fails_gets_no_more_and_the_others_go_on(bench):
     def broken(change):
         if change.type is ChangeType.ADDED:
             raise ZeroDivisionError
 
     async with bench.client() as client:
-        followed = Informers(client).of(CONFIG_MAPS, namespace="default")
-        async with following(followed) as before:
-            failing = asyncio.create_task(followed.follow(broken))
-            async with following(followed) as after:
-                await objects.create(client, CONFIG_MAPS, config_map("a"))
-                with pytest.raises(ZeroDivisionError):
-                    await asyncio.wait_for(failing, DEADLINE)
-                await objects.create(client, CONFIG_MAPS, config_map("b"))
-                for each in (before, after):
-                    await each.log.until("ADDED b")
+        follows = Informer(client)
+        async with following(follows, namespace="default", labels="test,part=b") as few:
+            failing = asyncio.create_task(follows.follow(CONFIG_MAPS, broken))
+            await objects.create(client, CONFIG_MAPS, config_map("a"))
             with pytest.raises(ZeroDivisionError):
-                await followed.follow(broken)
-        assert watches == {"list": 1, "watch": 1}
+                await asyncio.wait_for(failing, DEADLINE)
+            await objects.create(client, CONFIG_MAPS, config_map("b", part="b"))
+            await few.log.until("ADDED b")
+            await objects.patch(client, CONFIG_MAPS, "b", {"metadata": {"labels": {"part": "c"}}}, namespace="default")
+            await few.log.until("DELETED b")
+        assert few.log == ["SYNCED", "ADDED b", "DELETED b"]
 
 
 async def test_outdated_objects_are_reported_before_what_was_missed(bench, monkeypatch):
@@ -124,7 +87,7 @@ async def test_outdated_objects_are_reported_before_what_was_missed(bench, monke
     monkeypatch.setattr(informer, "FIRST_PAUSE_SECONDS", 0.1)
     resource, allowed, may = bench.of(CONFIG_MAPS), True, app.may
     monkeypatch.setattr(app, "may", lambda store, user, question: allowed and may(store, user, question))
-    async with bench.client() as client, following(Informers(client).of(CONFIG_MAPS)) as one:
+    async with bench.client() as client, following(Informer(client)) as one:
         for name in "ab":
             await objects.create(client, CONFIG_MAPS, config_map(name))
             await one.log.until(f"ADDED {name}")
@@ -146,34 +109,13 @@ async def test_outdated_objects_are_reported_before_what_was_missed(bench, monke
         assert [line.split(":")[0] for line in one.log] == ["LOST", "LOST", "DELETED b", "SYNCED"]
 
 
-async def test_a_lean_one_remembers_whole_what_others_follow(bench, watches):
-    async with bench.client() as client, contextlib.AsyncExitStack() as stack:
-        informers = Informers(client)
-        lean = informers.of(CONFIG_MAPS, lean=True)
-        declared = informers.of(CONFIG_MAPS, labels="part=b")
-        for name in "ab":
-            await objects.create(client, CONFIG_MAPS, config_map(name, part=name))
-        first = await stack.enter_async_context(following(lean))
-        assert first.data == {"a": {"x": "1"}, "b": {"x": "1"}}
-        late = await stack.enter_async_context(following(declared))
-        assert late.data == {"b": {"x": "1"}}
-        assert watches["list"] == 1
-        # Those of which too little is remembered for another follower are watched once more.
-        again = await stack.enter_async_context(following(lean))
-        assert again.data == first.data
-        undeclared = await stack.enter_async_context(following(informers.of(CONFIG_MAPS, labels="part=a")))
-        assert undeclared.data == {"a": {"x": "1"}}
-        assert watches["list"] == 3
-
-
 async def test_a_server_that_stops_answering_is_noticed_by_all_that_follow(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(watch, "QUIET_SECONDS", 0.2)
     monkeypatch.setattr(watch, "ANSWER_SECONDS", 0.5)
     with Link(Path(bench.kubeconfig())) as link:
         async with Client(auth.load(str(link.write(tmp_path / "kubeconfig")))) as client:
-            informers = Informers(client)
-            kinds = informers.of(CONFIG_MAPS), informers.of(objects.PODS)
-            async with following(kinds[0]) as one, following(kinds[1]) as other:
+            informer = Informer(client)
+            async with following(informer) as one, following(informer, objects.PODS) as other:
                 for each in (one, other):
                     each.log.clear()
                 link.freeze()
@@ -190,11 +132,11 @@ async def test_one_that_waits_for_another_asks_for_one_page_before(bench, watche
     async with bench.client() as client:
         for name in "abc":
             await objects.create(client, CONFIG_MAPS, config_map(name))
-        informers, other = Informers(client), asyncio.Event()
-        waits = asyncio.create_task(informers.of(CONFIG_MAPS, after=other).follow(listener := Listener()))
+        follows, other = Informer(client), asyncio.Event()
+        waits = asyncio.create_task(follows.follow(CONFIG_MAPS, listener := Listener(), after=other))
         # Of the same server and client, so that a second page would have been asked for by then.
         for _ in range(5):
-            async with following(informers.of(objects.SECRETS)):
+            async with following(follows, objects.SECRETS):
                 pass
         assert watches["list"] == 1
         assert listener.log == []

@@ -8,7 +8,7 @@ from quiet_cluster import DEADLINE, QuietCluster
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
 from pathways_jupyter.operator.job_controller import PathwaysJobController, Reconciles
 from pathways_jupyter.service.pathwaysjob import definition
@@ -28,7 +28,7 @@ class Bench(QuietCluster):
         """Control jobs meanwhile; yields the lines of the controller's log."""
         lines = Log()
         running = asyncio.create_task(
-            PathwaysJobController(Informers(client), say=lines.write, reconciles=Reconciles()).run()
+            PathwaysJobController(Informer(client), say=lines.write, reconciles=Reconciles()).run()
         )
         try:
             yield lines

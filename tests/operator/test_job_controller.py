@@ -6,7 +6,7 @@ from pathways_jobs import headless, training
 from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import auth, informer, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
 from pathways_jupyter.local.apiserver import app
 from pathways_jupyter.local.apiserver.jobset_webhook import default_jobset
@@ -204,7 +204,7 @@ async def test_a_controller_killed_at_any_write_is_continued_by_the_next(bench, 
             async with Mortal(auth.load(bench.kubeconfig()), last, sent=sent) as mortal:
                 killed = asyncio.create_task(mortal.died.wait())
                 first = asyncio.create_task(
-                    PathwaysJobController(Informers(mortal), say=lambda _: None, reconciles=Reconciles()).run()
+                    PathwaysJobController(Informer(mortal), say=lambda _: None, reconciles=Reconciles()).run()
                 )
                 life = asyncio.create_task(live(bench, client, name))
                 async with asyncio.timeout(60):

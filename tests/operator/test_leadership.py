@@ -15,7 +15,7 @@ from program_log import Log
 
 from pathways_jupyter.cli import main as cli
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.operator import main
@@ -170,7 +170,7 @@ async def test_its_lease_is_in_a_namespace_of_its_own_where_it_has_one(bench, op
     async with bench.client() as client:
         await bench.install(client)
         stop = asyncio.Event()
-        running = asyncio.create_task(main.Operator(Informers(client), options).run(stop))
+        running = asyncio.create_task(main.Operator(Informer(client), options).run(stop))
         async with asyncio.timeout(DEADLINE):
             async for change in watch(client, LEASES, namespace="kube-public"):
                 if change.object.get("metadata", {}).get("name") == names.OPERATOR_LEASE:
@@ -188,7 +188,7 @@ async def test_it_stands_back_while_another_controller_runs(bench, options, monk
         await objects.create(client, PODS, RIVAL)
         stop, log = asyncio.Event(), Log()
         monkeypatch.setattr(main, "report", log.write)
-        running = asyncio.create_task(main.Operator(Informers(client), options).run(stop))
+        running = asyncio.create_task(main.Operator(Informer(client), options).run(stop))
         await log.until("standing back")
         log.clear()
         await objects.create(client, PATHWAYS_JOBS, training("a"))
@@ -207,7 +207,7 @@ async def test_an_account_that_may_not_read_pods_controls_jobs_and_sweeps_them(b
         await bench.install(client)
         stop, log = asyncio.Event(), Log()
         monkeypatch.setattr(main, "report", log.write)
-        running = asyncio.create_task(main.Operator(Informers(limited), options).run(stop))
+        running = asyncio.create_task(main.Operator(Informer(limited), options).run(stop))
         await log.until("PathwaysJobs: controlling them")
         await objects.create(client, PATHWAYS_JOBS, training("a"))
         await bench.until(client, "a", bool, JOBSETS)
@@ -275,7 +275,7 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench, o
         await bench.install(client)
         async with bench.client(name="operator", rules=rules) as limited:
             stop = asyncio.Event()
-            running = asyncio.create_task(main.Operator(Informers(limited), options).run(stop))
+            running = asyncio.create_task(main.Operator(Informer(limited), options).run(stop))
             await objects.create(client, PATHWAYS_JOBS, training("a"))
             await bench.job_in(client, "a", "Pending")
             stop.set()

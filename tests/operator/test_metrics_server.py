@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.informer import Informer
 from pathways_jupyter.kube.objects import LEASES
 from pathways_jupyter.operator import main, metrics_server
 from pathways_jupyter.operator.job_controller import Reconciles
@@ -40,7 +40,7 @@ async def scrape(url):
 
 def serving(client, say, is_ready=lambda: True):
     port, reconciles = portpicker.pick_unused_port(), Reconciles(2, 0.5)
-    return metrics_server.serving(Informers(client), port, is_ready=is_ready, reconciles=reconciles, say=say)
+    return metrics_server.serving(Informer(client), port, is_ready=is_ready, reconciles=reconciles, say=say)
 
 
 def samples(text):
@@ -171,7 +171,7 @@ async def test_an_operator_is_ready_while_the_api_server_answers(bench, unreacha
     async with contextlib.AsyncExitStack() as stack:
         for kubeconfig, status in ((bench.kubeconfig(), 200), (str(unreachable), 503)):
             client = await stack.enter_async_context(Client(auth.load(kubeconfig)))
-            election = main.Operator(Informers(client), options).election
+            election = main.Operator(Informer(client), options).election
             leading, never = asyncio.Event(), asyncio.Event()
 
             async def lead(leading=leading, never=never):
