@@ -248,7 +248,7 @@ print(trace.summary())
     traced = connected.run(around)
     assert traced.status == "ok", traced.shown
     assert "trace of the chips is stopped" in traced.text
-    assert "Profile of" in traced.text
+    assert "Module(name=" in traced.text
     assert connected.run("%pathways resume --yes").status == "ok"
 
 

@@ -176,7 +176,7 @@ class Session:
 
             with session.profile() as trace:
                 step(state)
-            print(trace.summary())
+            summary = trace.summary()
 
         Its ``start()`` and ``stop()`` do the same. What was dispatched and not waited for may be missing. It is stopped
         before its proxy is suspended, replaced or removed.
