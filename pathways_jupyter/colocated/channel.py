@@ -22,6 +22,7 @@ from pathways_jupyter.colocated.errors import HOST, CheckError, ColocatedError, 
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote import codec
 from pathways_jupyter.colocated.ship import Shipped
+from pathways_jupyter.saved import on_devices
 from pathways_jupyter.service.images import no_sidecar
 from pathways_jupyter.session.kernel import process
 
@@ -139,6 +140,7 @@ class Channel:
         padded = np.zeros(size, np.uint8)
         padded[: len(data)] = np.frombuffer(data, np.uint8)
         sent: jax.Array = jax.device_put(padded, self.everywhere)
+        on_devices.of_calls[id(sent)] = sent
         return sent
 
     def _answers(self, rows: Sequence[bytes]) -> tuple[Answer, ...]:
@@ -156,6 +158,7 @@ class Channel:
     def _per_host(self, rows: jax.Array, row_bytes: int) -> list[bytes]:
         import numpy as np
 
+        on_devices.of_calls[id(rows)] = rows
         data = np.asarray(rows).reshape(-1)
         answers, position = [], 0
         for count in self._counts:

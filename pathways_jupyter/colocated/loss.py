@@ -19,6 +19,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.events import LOSSES, Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated.errors import CheckError, LostError
+from pathways_jupyter.saved import on_devices
 from pathways_jupyter.session.verdicts import SessionCommand
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def wait_for_hosts(
 
     return tasks.abandonable(
         run,
-        name="colocated-call",
+        name=on_devices.CALL_THREAD,
         seconds=seconds,
         stop=stop,
         stop_seconds=PATIENCE_SECONDS,

@@ -20,6 +20,10 @@ from pathways_jupyter.saved.resize import Resize
 _JAX = ("jax", "jaxlib")
 ending: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 """Objects that end with their proxy, and the containers of their arrays, which are not kept."""
+of_calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Requests to hosts and their answers, by their ids: arrays that end with the call, and are none of the user's."""
+CALL_THREAD = "colocated-call"
+"""Name of the threads that wait for calls on hosts."""
 
 
 def find(devices: Sequence[Any]) -> list[Any]:
@@ -127,6 +131,13 @@ def _parts(array: Any) -> set[int]:
     return inner.keys() | set()
 
 
+def of_users(arrays: Sequence[Any]) -> list[Any]:
+    """Return `arrays` without those of calls on hosts, which may not be ready for long."""
+    called = [each for each in arrays if id(each) in of_calls]
+    own = {id(each) for each in called} | {part for each in called for part in _parts(each)}
+    return [each for each in arrays if id(each) not in own]
+
+
 def hidden(arrays: Sequence[Any], holders: Holders) -> set[int]:
     """Return the ids of those of `arrays` that nothing holds but JAX, inside others."""
     suspects = {id(each): each for each in arrays if OUTSIDE in holders.fixed.get(id(each), ())}
@@ -175,14 +186,17 @@ def stuck(parts: Iterable[Any], holders: Holders) -> list[str]:
 
 
 def computing(devices: Sequence[Any]) -> set[str]:
-    """Return the names of other threads that run a function of the user's with an array on these devices."""
+    """Return what computes elsewhere: other threads that run a function of the user's with an array on these devices.
+
+    And calls on hosts that another thread waits for.
+    """
     import jax
 
-    those = set(devices)
-    return {
-        call.thread
-        for call in calls()
-        if call.thread and call.computes
+    those, running = set(devices), calls()
+    return {"a call on the hosts" for call in running if call.thread == CALL_THREAD} | {
+        f"thread {call.thread}"
+        for call in running
+        if call.thread not in {"", CALL_THREAD} and call.computes
         for value in call.variables.values()
         if isinstance(value, jax.Array) and not those.isdisjoint(value.sharding.device_set)
     }

@@ -73,7 +73,8 @@ class Suspension:
         known, ending = self._live(), list(on_devices.ending)
         inside = [container for containers in on_devices.ending.values() for container in containers]
         with on_devices.without_shards(known):
-            arrays, parts, variables = self._live(), on_devices.find(self._devices), self._variables()
+            arrays = on_devices.of_users(self._live())
+            parts, variables = on_devices.find(self._devices), self._variables()
             holders = Holders(
                 [*arrays, *parts, *ending],
                 own=(known, arrays, parts, ending, *inside, self._arrays, variables),
@@ -106,9 +107,7 @@ class Suspension:
         names = [holders.names.get(id(each), "a value without a name") for each in ending]
         self.unkept += [f"what {name} has on hosts" for name in names]
         self.unkept += [
-            f"what thread {each} computes"
-            for each in sorted(on_devices.computing(self._devices))
-            if f"thread {each}" not in blockers
+            f"what {each} computes" for each in sorted(on_devices.computing(self._devices)) if each not in blockers
         ]
 
     @property

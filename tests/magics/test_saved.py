@@ -152,13 +152,18 @@ def test_a_call_on_a_thread_keeps_the_session_in_use(cluster, notebook, tmp_path
     ended = tmp_path / "ended"
     ran = notebook.run(
         f"%load_ext pathways_jupyter\n{CONNECT} --suspend-after 2s\nimport pathlib, threading, time, pathways_jupyter\n"
-        "@pathways_jupyter.colocated.function\ndef long():\n    import time; time.sleep(5)\n"
+        "@pathways_jupyter.colocated.function\ndef long():\n    import time; time.sleep(7)\n"
         "def works():\n    long()\n    session = pathways_jupyter.current_session()\n"
         "    kinds = {event.kind for event in session.events()} & {'unused', 'not-suspended'}\n"
         f"    pathlib.Path({str(ended)!r}).write_text(f'{{session.state}} {{kinds}}')\n"
         "threading.Thread(target=works).start()"
     )
     assert ran.status == "ok", ran.shown
+    asked = notebook.begin("%pathways suspend")
+    question = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert question.endswith("can be kept, but not: what a call on the hosts computes. Suspend? [y/N] "), question
+    notebook.client.input("n")
+    assert "Not suspended." in notebook.finish(asked).text
     wait_until(ended.exists)
     wait_until(ended.read_text)
     assert ended.read_text() == "connected set()"
