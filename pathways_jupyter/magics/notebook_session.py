@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import interrupts
-from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.kube.clock import boot_seconds

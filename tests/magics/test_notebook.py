@@ -352,7 +352,8 @@ def test_a_disconnect_that_is_interrupted_is_one_line_and_goes_on(connected, mac
 @pytest.mark.parametrize("computes", [False, True])
 def test_a_session_ended_from_a_terminal_is_reported_and_jax_is_put_back(connected, machine, computes):
     if computes:
-        running = connected.begin("import jax.numpy as jnp\nx = jnp.ones(8)\nwhile True: x = (x + 1).block_until_ready()")
+        code = "import jax.numpy as jnp\nx = jnp.ones(8)\nwhile True: x = (x + 1).block_until_ready()"
+        running = connected.begin(code)
     ended = machine.cli("sessions", "disconnect")
     assert ended.returncode == 0, ended.stderr
     if computes:
