@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from pathways_jupyter.local.pathways.http2.rpcs import Content, Receiver, RpcCall
+from pathways_jupyter.local.pathways.http2.rpcs import Content, Messages, RpcCall
 
 _PREFIX = struct.Struct(">BI")
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -37,7 +37,7 @@ class GrpcioCall:
     def __init__(self, path: str, metadata: Mapping[str, bytes]) -> None:
         self.path = path
         self.metadata = metadata
-        self.receiver: Receiver | None = None
+        self.receiver: Messages | Content | None = None
         self.status = (0, "")
         self.outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 

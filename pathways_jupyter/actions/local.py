@@ -21,7 +21,7 @@ from pathways_jupyter.render.view import View, preformatted, said
 from pathways_jupyter.session import client, clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
 
-_LONGEST_AWAY_SECONDS = _LONGEST_START_SECONDS = 600.0
+_LONGEST_AWAY_SECONDS = 600.0
 _NOTHING_TO_LOSE = {SessionState.LOST, SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
 
 
@@ -40,9 +40,6 @@ def up(shell: Shell, values: Values) -> View:
         sidecar=not values.get("no_sidecar"),
         fast_heal=bool(values.get("fast_heal")),
         spare=tpu.parse_instances(spare) if spare else {},
-        worker_start_seconds=parse_seconds(
-            "--worker-start", values.get("worker_start", 0), most=_LONGEST_START_SECONDS
-        ),
         permit=lambda question: bool(values.get("yes")) or (shell.can_answer and shell.confirm(question)),
         bucket=str(absolute_path(values["bucket"])) if values.get("bucket") else "",
     )

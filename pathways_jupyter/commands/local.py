@@ -26,13 +26,6 @@ COMMANDS = (
                 "--fast-heal", "replace a dead worker within two seconds, without Kubernetes' back-off", ValueKind.FLAG
             ),
             Option(
-                "--worker-start",
-                "how long each worker takes to start",
-                ValueKind.NUMBER,
-                metavar="SECONDS",
-                default="0",
-            ),
-            Option(
                 "--bucket", "directory of its bucket's objects", metavar="DIRECTORY", default="removed by local down"
             ),
             SETTING_OPTIONS["yes"],

@@ -75,9 +75,7 @@ class LocalCluster:
           LocalClusterError: The cluster ended while waiting, or is not ready in time.
         """
         try:
-            record = _running(self.name)
-            timeout += record.settings.worker_start_seconds
-            control.ask(record.control, DaemonRequest.WAIT, timeout=timeout)
+            control.ask(_running(self.name).control, DaemonRequest.WAIT, timeout=timeout)
         except TimeoutError:
             raise LocalClusterError(
                 f"The embedded cluster's service is not ready after {timeout:g} s.",
@@ -156,7 +154,6 @@ def up(
     fast_heal: bool = False,
     spare: Mapping[str, int] | None = None,
     bucket: str = "",
-    worker_start_seconds: float = 0.0,
     permit: Permit = _never,
 ) -> LocalCluster:
     """Start a cluster with these slices, or return the running one of that name, with slices added that it lacks.
@@ -173,9 +170,7 @@ def up(
         settings.
     """
     requested = _parsed(instances)
-    settings = ClusterSettings(
-        requested, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal, bucket, worker_start_seconds
-    )
+    settings = ClusterSettings(requested, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal, bucket)
     grown = _up(name, needed=requested, settings=settings, permit=permit)
     if wait:
         grown.cluster.wait()
@@ -295,8 +290,6 @@ def _otherwise(settings: ClusterSettings, record: DaemonRecord) -> str:
     has = record.settings
     if settings.fast_heal and not has.fast_heal:
         return " and does not heal fast"
-    if settings.worker_start_seconds not in {0.0, has.worker_start_seconds}:
-        return f", and its workers take {has.worker_start_seconds:g} s to start"
     if settings.bucket not in ("", has.bucket):
         return f", with its bucket in {has.bucket or 'its own directory'}"
     if settings.port not in (0, record.port):

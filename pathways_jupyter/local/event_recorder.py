@@ -21,14 +21,7 @@ class Recorder:
     def __init__(self, store: Store) -> None:
         self._store = store
         # By object, reason and message, the one that happened last at the end.
-        self._written: OrderedDict[tuple[str, str, str], tuple[str, str]] = OrderedDict(
-            (
-                (each["involvedObject"]["uid"], each["reason"], each["message"]),
-                (each["metadata"]["namespace"], each["metadata"]["name"]),
-            )
-            for each in sorted(store.list(EVENTS), key=lambda each: str(each.get("lastTimestamp") or ""))
-            if {"uid"} <= each.get("involvedObject", {}).keys() and {"reason", "message"} <= each.keys()
-        )
+        self._written: OrderedDict[tuple[str, str, str], tuple[str, str]] = OrderedDict()
 
     def record(self, obj: Object, component: str, reason: str, message: str, *, warning: bool = False) -> None:
         """Write one event about `obj`."""

@@ -32,7 +32,7 @@ from pathways_jupyter.local.node.kubelet import Kubelet
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.volumes import VolumeCleaner
-from pathways_jupyter.local.settings import WORKER_START_VARIABLE, ClusterSettings, larger, most_hosts
+from pathways_jupyter.local.settings import ClusterSettings, larger, most_hosts
 from pathways_jupyter.service import names
 
 _RELEASE_SECONDS = 5.0
@@ -65,7 +65,7 @@ class RunningCluster:
             account=self._account,
             forget=lambda uid: self.api.users.revoke(POD_UID, uid),
         )
-        self.api = self._api_server(settings.port)
+        self.api = ApiServer(self._store, self._kubelet, directory=directory, port=settings.port, pending=pending)
         self._controllers: list[Reconciler | GarbageCollector | Scheduler] = []
         self.changing = asyncio.Lock()
         """Held while the API is restarted, or the cluster grows or shrinks."""
@@ -221,10 +221,8 @@ class RunningCluster:
           away: Seconds between the two.
         """
         async with self.changing:
-            port = self.api.port
             await self.api.stop()
             await asyncio.sleep(away)
-            self.api = self._api_server(port)
             await self.api.start()
 
     async def until_ready(self) -> None:
@@ -276,15 +274,12 @@ class RunningCluster:
         return [rows[key] for key in sorted(rows)]
 
     def _account(self, pod: Object) -> Mapping[str, str]:
-        """Return the variables by which a pod reaches the API and the bucket, and its worker's start-up time."""
+        """Return the variables by which a pod reaches the API and the bucket."""
         metadata, api = pod["metadata"], self.api
         directory = self._directory / "pods" / metadata["uid"]
         account = self._store.find(SERVICE_ACCOUNTS, metadata["namespace"], pod["spec"]["serviceAccountName"])
         reached = pod_account(pod, account, directory=directory, url=api.url, ca=api.ca, users=api.users)
-        return {**reached, **self._bucket.variables, WORKER_START_VARIABLE: str(self.settings.worker_start_seconds)}
-
-    def _api_server(self, port: int) -> ApiServer:
-        return ApiServer(self._store, self._kubelet, directory=self._directory, port=port, pending=pending)
+        return {**reached, **self._bucket.variables}
 
     def _start_controllers(self, nodes: list[Object]) -> None:
         recorder = Recorder(self._store)

@@ -19,8 +19,6 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.service import names
 
 DEFAULT_IDLE_SECONDS = 1800.0
-WORKER_START_VARIABLE = "PATHWAYS_LOCAL_WORKER_START_SECONDS"
-"""The variable that says to workers how long they take to start."""
 HOLLOW_ANNOTATION = "pathways-jupyter/hollow"
 """Set to ``"true"`` on pods that are reported as running without starting processes; for tests of scale."""
 
@@ -44,7 +42,6 @@ class ClusterSettings:
       port: Where the API listens; 0 for any free port.
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
       bucket: Directory of the bucket's objects, which nothing removes; empty for the cluster's own.
-      worker_start_seconds: How long each worker takes to start, as one that sets up chips does.
     """
 
     instances: Mapping[str, int]
@@ -55,7 +52,6 @@ class ClusterSettings:
     port: int = 0
     fast_heal: bool = False
     bucket: str = ""
-    worker_start_seconds: float = 0.0
 
     @property
     def nodes(self) -> Mapping[str, int]:

@@ -1,17 +1,16 @@
 """Resolution of a command's cluster and service."""
 
-import asyncio
 import contextlib
 import itertools
 import json
-import os
 import signal
 import subprocess
 import sys
 
 import pytest
+from asks import ask
 from sigint_tracer import sigint_at
-from waits import wait_until
+from waits import frozen, wait_until
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base import interrupts
@@ -19,8 +18,6 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import LocalClusterError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.auth import load
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.local import cluster as embedded
 from pathways_jupyter.local import control
 from pathways_jupyter.service import names
@@ -148,12 +145,9 @@ def test_a_proxy_of_a_service_of_the_same_name_in_another_namespace_holds_none_o
     pod = {"restartPolicy": "Never", "containers": [{"name": "proxy", "image": "x", "args": flags}]}
     job = {"metadata": {"name": "theirs"}, "spec": {"suspend": True, "template": {"spec": pod}}}
 
-    async def create():
-        async with Client(load(str(embedded.find().kubeconfig))) as client:
-            await objects.create(client, objects.NAMESPACES, {"metadata": {"name": "team"}})
-            await objects.create(client, objects.JOBS, job, namespace="team")
-
-    asyncio.run(create())
+    kubeconfig = embedded.find().kubeconfig
+    ask(kubeconfig, objects.create, objects.NAMESPACES, {"metadata": {"name": "team"}})
+    ask(kubeconfig, objects.create, objects.JOBS, job, namespace="team")
     with contextlib.suppress(KeyboardInterrupt), cluster.Located(config):
         raise KeyboardInterrupt
     shrinks()
@@ -174,17 +168,16 @@ def test_a_resume_with_more_hosts_than_this_machine_runs_well_is_refused_unless_
 def test_an_interrupt_does_not_wait_for_a_cluster_that_does_not_answer(grown):
     _, shrinks = grown
     running = embedded.find()
-    os.kill(running.pid, signal.SIGSTOP)
     program = "from pathways_jupyter.local import cluster; cluster.ensure({'tpuv6e:2x2': 2})"
-    stuck = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    try:
-        # Held while the cluster is asked to grow.
-        wait_until(running.directory.with_suffix(".lock").exists)
-        stuck.send_signal(signal.SIGINT)
-        assert "KeyboardInterrupt" in stuck.communicate(timeout=60)[1]
-    finally:
-        stuck.kill()
-        os.kill(running.pid, signal.SIGCONT)
+    with frozen(running.pid):
+        stuck = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+        try:
+            # Held while the cluster is asked to grow.
+            wait_until(running.directory.with_suffix(".lock").exists)
+            stuck.send_signal(signal.SIGINT)
+            assert "KeyboardInterrupt" in stuck.communicate(timeout=60)[1]
+        finally:
+            stuck.kill()
     shrinks()
 
 

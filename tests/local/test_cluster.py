@@ -54,7 +54,7 @@ def runtime(tmp_path_factory):
 @pytest.fixture(scope="module")
 def shared(runtime):
     """One cluster for the tests that do not change it for good."""
-    running = cluster.up({"tpuv6e:2x2": 2}, name="shared", idle_seconds=600, fast_heal=True, worker_start_seconds=0.2)
+    running = cluster.up({"tpuv6e:2x2": 2}, name="shared", idle_seconds=600, fast_heal=True)
     yield running
     cluster.down("shared")
 
@@ -212,12 +212,9 @@ def test_a_worker_that_is_killed_comes_back_and_its_slice_heals(shared):
     [status] = pod["status"]["containerStatuses"]
     assert status["restartCount"] == 1
     assert status["lastState"]["terminated"]["exitCode"] == 128 + signal.SIGILL
-    # It started as slowly as the cluster was asked to have it, before and after.
     for previous in ("true", "false"):
         said = kubectl(shared, "logs", worker, "-c", "pathways-worker", f"--previous={previous}").stdout
-        assert 0 < said.index("Starting takes 0.2 s") < said.index("Pathways Server serving")
-    with pytest.raises(LocalClusterError, match=r"already running, and its workers take 0.2 s to start\."):
-        cluster.up({"tpuv6e:2x2": 2}, name="shared", worker_start_seconds=20)
+        assert "Pathways Server serving" in said
 
 
 @kubectl_needed
@@ -415,11 +412,14 @@ def test_a_cluster_that_is_not_used_ends(name):
 
 
 async def test_a_client_that_gives_up_waiting_keeps_no_cluster(name, monkeypatch):
+    async def never(_: RunningCluster) -> None:
+        await asyncio.Event().wait()
+
     place = ClusterDirectory(name)
     alive = place.make()
     monkeypatch.setattr(daemon, "_STARTING_SECONDS", 0.0)
-    # Its workers do not become ready while this test runs.
-    running = daemon.Daemon(place, ClusterSettings({"tpuv6e:2x2": 1}, idle_seconds=2.0, worker_start_seconds=600))
+    monkeypatch.setattr(RunningCluster, "until_ready", never)
+    running = daemon.Daemon(place, ClusterSettings({"tpuv6e:2x2": 1}, idle_seconds=2.0))
     handlers = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
     served: asyncio.Queue[DaemonRecord] = asyncio.Queue()
     serving = asyncio.create_task(running.run(served.put_nowait))
@@ -496,9 +496,11 @@ def test_a_port_in_use_is_one_clear_error(name, runtime):
 
 async def test_a_start_that_fails_leaves_no_process(tmp_path):
     cold, warm = Spawner(log=tmp_path / "cold.log"), Spawner(log=tmp_path / "warm.log")
+    earlier = family(os.getpid())
     cold.start()
     warm.start()
-    servers = [*family(cold.pid), *family(warm.pid)]
+    servers = [each for each in family(os.getpid()) if each not in earlier]
+    assert len(servers) == 2
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = ClusterSettings({"tpuv6e:2x2": 1}, port=taken.getsockname()[1])
         running = RunningCluster(tmp_path, settings, cold=cold, warm=warm)

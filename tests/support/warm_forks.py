@@ -23,11 +23,11 @@ class WarmForks:
         self._thread = threading.Thread(target=self._loop.run_forever, name="warm-forks", daemon=True)
         self._thread.start()
         self._spawner = Spawner(programs.preload_jax)
+        # On the loop, on which it has its tasks.
         self.run(self._start())
 
     async def _start(self) -> None:
         self._spawner.start()
-        await self._spawner.ready()
 
     def run(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout)

@@ -6,11 +6,9 @@ The reviews (``kubectl auth can-i``) ask for the same permissions.
 from __future__ import annotations
 
 import itertools
-import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.local.apiserver.api_discovery import REVIEWS
@@ -25,7 +23,6 @@ from pathways_jupyter.local.apiserver.resources import (
 )
 from pathways_jupyter.local.apiserver.route import ObjectRequest
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.directory import write_private
 
 Rule = Mapping[str, Any]
 """As in RBAC: ``apiGroups``, ``resources``, ``verbs``, ``resourceNames``, ``nonResourceURLs``; ``namespaces`` limits it
@@ -81,17 +78,10 @@ ANONYMOUS = User(
 
 
 class Users:
-    """The tokens, kept in a file that only their owner can read.
+    """The tokens and their bearers, for as long as the cluster runs."""
 
-    Args:
-      path: The file; made with mode 0600 when the first token is added.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._tokens: dict[str, dict[str, Any]] = {}
-        if path.exists():
-            self._tokens = json.loads(path.read_text(encoding="utf-8"))
+    def __init__(self) -> None:
+        self._tokens: dict[str, User] = {}
 
     def add(
         self,
@@ -107,18 +97,12 @@ class Users:
           groups: What groups its bearer is in.
           extra: What else is known of its bearer, e.g. the pod that the token belongs to.
         """
-        record = {
-            "name": name,
-            "rules": list(_EVERYTHING if rules is None else rules),
-            "groups": list(groups),
-            "extra": {key: list(values) for key, values in (extra or {}).items()},
-        }
+        user = User(name, _EVERYTHING if rules is None else rules, (*groups, "system:authenticated"), extra or {})
         for token, existing in self._tokens.items():
-            if existing == record:
+            if existing == user:
                 return token
         token = secrets.token_urlsafe(32)
-        self._tokens[token] = record
-        write_private(self._path, json.dumps(self._tokens))
+        self._tokens[token] = user
         return token
 
     def add_account(self, namespace: str, account: str, extra: Mapping[str, Sequence[str]]) -> str:
@@ -128,20 +112,12 @@ class Users:
 
     def revoke(self, key: str, value: str) -> None:
         """Revoke every token whose `extra` has `value` under `key`."""
-        rest = {token: record for token, record in self._tokens.items() if value not in record["extra"].get(key, ())}
-        if len(rest) < len(self._tokens):
-            self._tokens = rest
-            write_private(self._path, json.dumps(rest))
+        self._tokens = {token: user for token, user in self._tokens.items() if value not in user.extra.get(key, ())}
 
     def authenticate(self, authorization: str) -> User | None:
         """Return the user behind an ``Authorization`` header; None for a token that is not valid."""
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            return ANONYMOUS
-        record = self._tokens.get(token.strip())
-        if record is None:
-            return None
-        return User(record["name"], record["rules"], (*record["groups"], "system:authenticated"), record["extra"])
+        return self._tokens.get(token.strip()) if scheme.lower() == "bearer" else ANONYMOUS
 
 
 def may(store: Store, user: User, question: Question) -> bool:

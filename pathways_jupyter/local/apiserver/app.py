@@ -48,8 +48,7 @@ class ApiServer:
     Args:
       store: The cluster's state; it outlives the server.
       runtime: Runs the pods; the kubelet.
-      directory: Where certificates and tokens are kept, made by :meth:`start` where they are missing; a later server on
-        the same directory has the same ones.
+      directory: Where the certificates are kept, made by :meth:`start` where they are missing.
       port: The port on 127.0.0.1; 0 takes a free one.
       stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut.
       pending: Returns what waits in a queue, by namespace and name; see Kueue's visibility API.
@@ -67,7 +66,7 @@ class ApiServer:
     ) -> None:
         self._store = store
         self._directory = directory
-        self.users = Users(directory / "tokens.json")
+        self.users = Users()
         self._runtime = runtime
         self._stream_idle_seconds = stream_idle_seconds
         self._pending = pending

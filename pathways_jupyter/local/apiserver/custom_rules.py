@@ -132,11 +132,6 @@ _FORMS: Mapping[str, Callable[..., bool]] = {
             part not in new or any(each["name"] == new[key] for each in new[part]["spec"]["containers"])
         )
     ),
-    r"!\(has\(self\.(\w+)\) && self\.\1\.(\w+) == '([^']*)' && self\.(\w+)\.exists\(x, has\(x\.(\w+)\)\)\)": (
-        lambda part, key, value, items, inner, new, _: (
-            (new.get(part) or {}).get(key) != value or not any(inner in each for each in new[items])
-        )
-    ),
     r"self\.(\w+) != '([^']*)' \|\| \(has\(self\.(\w+)\) && self\.\3 != ''\)": (
         lambda key, value, needed, new, _: new[key] != value or bool(new.get(needed))
     ),

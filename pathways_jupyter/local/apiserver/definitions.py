@@ -1,7 +1,8 @@
 """Definitions of the custom resources of every embedded cluster, JobSet's and Kueue's.
 
 Of JobSet the fields are served that kubernetes-sigs/jobset publishes (``config/components/crd``, August 2026), but for
-claims of volumes; what it checks beyond its schema is in :mod:`.jobset_webhook`.
+claims of volumes and ``dependsOn``. What its webhook refuses is in the schema here as far as a schema can state it,
+with its feature gates as they are by default; the rest is in :mod:`.jobset_webhook`.
 
 Of Kueue the part is served that :mod:`~pathways_jupyter.local.controllers.kueue` evaluates. Another field is refused: a
 queue that ignored it would admit other jobs than a real one. Both versions that Kueue serves are served: those fields
@@ -21,6 +22,7 @@ _ANY: Object = {"x-kubernetes-preserve-unknown-fields": True}
 _ANY_OBJECT: Object = {"type": "object", **_ANY}
 _COUNT: Object = {"type": "integer", "format": "int32", "minimum": 0}
 _STRING: Object = {"type": "string"}
+_LABEL: Object = {**_STRING, "maxLength": 63, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
 _IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "Value is immutable"}]}
 
 
@@ -86,60 +88,58 @@ def _definition(
 
 # JobSet.
 
-_CONDITION = _object(
-    "type status",
-    type=_STRING,
-    status=_STRING,
-    reason=_STRING,
-    message=_STRING,
-    lastTransitionTime=_STRING,
-    observedGeneration={"type": "integer"},
-)
+_RULE_NAME: Object = {**_STRING, "maxLength": 128, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"}
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_MANAGER: Object = {**_STRING, "maxLength": 63, "pattern": rf"^{_DOMAIN}/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$"}
 _JOBSET_SPEC = _object(
     unserved="volumeClaimPolicies",
     replicatedJobs={
         **_list(
             _object(
                 "name template",
+                unserved="dependsOn",
                 name=_STRING,
-                groupName={**_STRING, "default": "default"},
+                groupName={**_LABEL, "default": "default"},
                 replicas={**_COUNT, "default": 1},
                 template=_object(metadata=builtin_kinds.schema("ObjectMeta"), spec=builtin_kinds.schema("JobSpec")),
-                dependsOn={
-                    **_list(_object("name status", name=_STRING, status=_choice("Ready", "Complete")), maxItems=5),
-                    "x-kubernetes-list-type": "map",
-                    "x-kubernetes-list-map-keys": ["name"],
-                    **_IMMUTABLE,
-                },
             )
         ),
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
     },
     network=_object(
-        enableDNSHostnames={"type": "boolean"}, subdomain=_STRING, publishNotReadyAddresses={"type": "boolean"}
+        enableDNSHostnames={"type": "boolean"},
+        # An empty one is none.
+        subdomain={**_LABEL, "pattern": f"^$|{_LABEL['pattern']}"},
+        publishNotReadyAddresses={"type": "boolean"},
     )
     | _IMMUTABLE,
     successPolicy=_object("operator", operator=_choice("All", "Any"), targetReplicatedJobs=_list(_STRING)) | _IMMUTABLE,
     failurePolicy=_object(
         maxRestarts={"type": "integer", "format": "int32"},
-        restartStrategy=_choice("Recreate", "BlockingRecreate", "InPlaceRestart", default="Recreate"),
-        rules=_list(
-            _object(
-                "action name",
-                name=_STRING,
-                action=_choice(
-                    "FailJobSet",
-                    "RestartJobSet",
-                    "RestartJobSetAndIgnoreMaxRestarts",
-                    "RestartJob",
-                    "RestartJobAndIgnoreMaxRestarts",
-                ),
-                targetReplicatedJobs=_list(_STRING),
-                onJobFailureReasons=_list(_STRING),
-                onJobFailureMessagePatterns=_list(_STRING),
-            )
-        ),
+        restartStrategy=_choice("Recreate", "BlockingRecreate", default="Recreate"),
+        rules={
+            **_list(
+                _object(
+                    "action name",
+                    name=_RULE_NAME,
+                    action=_choice("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"),
+                    targetReplicatedJobs=_list(_STRING),
+                    onJobFailureReasons=_list(
+                        _choice(
+                            "BackoffLimitExceeded",
+                            "DeadlineExceeded",
+                            "FailedIndexes",
+                            "MaxFailedIndexesExceeded",
+                            "PodFailurePolicy",
+                        )
+                    ),
+                    onJobFailureMessagePatterns=_list(_STRING),
+                )
+            ),
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
     )
     | _IMMUTABLE,
     startupPolicy=_object("startupPolicyOrder", startupPolicyOrder=_choice("AnyOrder", "InOrder")) | _IMMUTABLE,
@@ -147,22 +147,8 @@ _JOBSET_SPEC = _object(
         "replicatedJob", replicatedJob=_STRING, jobIndex={"type": "integer"}, podIndex={"type": "integer"}
     ),
     suspend={"type": "boolean"},
-    managedBy=_STRING,
+    managedBy=_MANAGER,
     ttlSecondsAfterFinished=_COUNT,
-)
-_JOBSET_SPEC["x-kubernetes-validations"].append(
-    {
-        "rule": "!(has(self.startupPolicy) && self.startupPolicy.startupPolicyOrder == 'InOrder'"
-        " && self.replicatedJobs.exists(x, has(x.dependsOn)))",
-        "message": "StartupPolicy and DependsOn APIs are mutually exclusive",
-    }
-)
-_JOBSET_STATUS = _object(
-    conditions=_list(_CONDITION),
-    restarts=_COUNT,
-    restartsCountTowardsMax=_COUNT,
-    terminalState=_STRING,
-    replicatedJobsStatus=_list(_ANY_OBJECT),
 )
 
 _JOBSET_COLUMNS = (
@@ -217,7 +203,7 @@ _WORKLOAD = _object(
 )
 _in_both = partial(_definition, deprecated=("v1beta1",))
 DEFINITIONS = (
-    _definition(JOBSETS, _JOBSET_COLUMNS, spec=_JOBSET_SPEC, status=_JOBSET_STATUS),
+    _definition(JOBSETS, _JOBSET_COLUMNS, spec=_JOBSET_SPEC, status=_ANY_OBJECT),
     _in_both(FLAVORS, spec=_object(unserved="nodeLabels nodeTaints tolerations topologyName")),
     # A real queue may lack its spec. Here it would keep the controller from deciding about all the others.
     _in_both(CLUSTER_QUEUES, required="spec", spec=_CLUSTER_QUEUE, status=_ANY_OBJECT),

@@ -1,8 +1,8 @@
-"""Defaults and checks of JobSet's webhooks, which the schema of a JobSet does not have.
+"""Defaults of JobSet's webhooks, and those of their checks that a schema cannot state.
 
-All that kubernetes-sigs/jobset has in ``pkg/webhooks/jobset_webhook.go`` (at 08dfbdf, August 2026), in its order, with
-its feature gates as they are by default. Volume claims are not served; the schema refuses them. What it does to pods is
-the scheduler's here: :mod:`~pathways_jupyter.local.controllers.fitting`.
+With the schema in :mod:`.definitions` it is all that kubernetes-sigs/jobset has in ``pkg/webhooks/jobset_webhook.go``
+(at 08dfbdf, August 2026). Volume claims and ``dependsOn`` are not served; the schema refuses them. What it does to pods
+is the scheduler's here: :mod:`~pathways_jupyter.local.controllers.fitting`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,8 @@ from pathways_jupyter.local.apiserver.workload_strategy import Cause
 _LONGEST = 63
 _LARGEST = (1 << 31) - 1
 _POD_SUFFIX = "-abcde"
-_GATED_STRATEGY = "InPlaceRestart"
-_GATED_ACTIONS = frozenset({"RestartJob", "RestartJobAndIgnoreMaxRestarts"})
-_REASONS = frozenset(
-    {"BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"}
-)
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_URL_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
-_RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-_LONGEST_RULE_NAME = 128
 _CHANGES_WHILE_SUSPENDED = ("annotations", "labels"), ("nodeSelector", "tolerations", "schedulingGates")
 """Fields of the metadata and of the spec of a pod template that queues set."""
 
@@ -91,51 +82,27 @@ def check_jobset(resource: ResourceType, jobset: Object, old: Object | None) -> 
 
 def _new(name: str, spec: Object) -> Iterator[Cause]:
     replicated: list[Object] = spec.get("replicatedJobs") or []
-    failure = spec.get("failurePolicy") or {}
-    if failure.get("restartStrategy") == _GATED_STRATEGY:
-        why = f"{_GATED_STRATEGY} restart strategy cannot be set when {_GATED_STRATEGY} feature gate is disabled"
-        yield "spec.failurePolicy.restartStrategy", f"Forbidden: {why}"
-    if replicated and "dependsOn" in replicated[0]:
-        yield "spec.replicatedJobs[0].dependsOn", "Forbidden: DependsOn can't be set for the first ReplicatedJob"
-    if subdomain := (spec.get("network") or {}).get("subdomain"):
-        yield from _dns_label(subdomain, "spec.network.subdomain", ".spec.network.subdomain is too long")
-    if "managedBy" in spec:
-        yield from _manager(spec["managedBy"])
-    seen: set[str] = set()
     for index, each in enumerate(replicated):
-        seen.add(each["name"])
-        yield from _replicated(name, each, f"spec.replicatedJobs[{index}]", seen)
-    yield from _unknown_targets(spec.get("successPolicy") or {}, "spec.successPolicy", seen)
-    yield from _failure_rules(failure.get("rules") or [], seen)
+        yield from _replicated(name, each, f"spec.replicatedJobs[{index}]")
+    known = {each["name"] for each in replicated}
+    yield from _unknown_targets(spec.get("successPolicy") or {}, "spec.successPolicy", known)
+    for index, rule in enumerate((spec.get("failurePolicy") or {}).get("rules") or ()):
+        yield from _unknown_targets(rule, f"spec.failurePolicy.rules[{index}]", known)
     if coordinator := spec.get("coordinator"):
         yield from _coordinator(name, spec, coordinator)
 
 
-def _manager(manager: str) -> Iterator[Cause]:
-    domain, separator, path = manager.partition("/")
-    if not (separator and _SUBDOMAIN.fullmatch(domain) and _URL_PATH.fullmatch(path)):
-        why = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        yield "spec.managedBy", f'Invalid value: "{manager}": {why}'
-    if len(manager) > _LONGEST:
-        yield "spec.managedBy", f"Too long: may not be more than {_LONGEST} bytes"
-
-
-def _replicated(name: str, each: Object, path: str, seen: set[str]) -> Iterator[Cause]:
+def _replicated(name: str, each: Object, path: str) -> Iterator[Cause]:
     job = each["template"].get("spec") or {}
     if each["replicas"] * job.get("parallelism", 1) > _LARGEST:
         why = f"the product of replicas and parallelism must not exceed {_LARGEST} for replicatedJob '{each['name']}'"
         yield f"{path}.replicas", f"Invalid value: {why}"
-    yield from _dns_label(each["groupName"], f"{path}.groupName", ".spec.replicatedJob[].groupName is too long")
     what = "JobSet name is too long, {} names generated for this JobSet will exceed 63 characters"
     last = f"{name}-{each['name']}-{each['replicas'] - 1}"
     yield from _dns_label(last, f"{path}.name", what.format("job"))
     if job.get("completionMode") == "Indexed" and "completions" in job:
         pod = f"{last}-{job['completions'] - 1}{_POD_SUFFIX}"
         yield from _dns_label(pod, f"{path}.name", what.format("pod"))
-    for dependency in each.get("dependsOn") or ():
-        if dependency["name"] not in seen:
-            why = f"replicatedJob: {each['name']} cannot depend on replicatedJob: {dependency['name']}"
-            yield f"{path}.dependsOn", f"Invalid value: {why}"
 
 
 def _dns_label(text: str, path: str, too_long: str) -> Iterator[Cause]:
@@ -152,26 +119,6 @@ def _unknown_targets(policy: Object, path: str, known: set[str]) -> Iterator[Cau
         if target not in known:
             why = f"invalid replicatedJob name '{target}' does not appear in .spec.ReplicatedJobs"
             yield f"{path}.targetReplicatedJobs", f"Invalid value: {why}"
-
-
-def _failure_rules(rules: list[Object], known: set[str]) -> Iterator[Cause]:
-    if any(each["action"] in _GATED_ACTIONS for each in rules):
-        listed = " and ".join(sorted(_GATED_ACTIONS))
-        why = f"{listed} failure policy actions are not allowed when RestartJob feature gate is disabled"
-        yield "spec.failurePolicy.rules", f"Forbidden: {why}"
-        return
-    names = [each["name"] for each in rules]
-    for index, rule in enumerate(rules):
-        path, name = f"spec.failurePolicy.rules[{index}]", rule["name"]
-        if len(name) > _LONGEST_RULE_NAME or not _RULE_NAME.fullmatch(name):
-            yield f"{path}.name", f"Invalid value: invalid failure policy rule name '{name}'"
-        yield from _unknown_targets(rule, path, known)
-        for reason in rule.get("onJobFailureReasons") or ():
-            if reason not in _REASONS:
-                why = f"invalid job failure reason '{reason}' in failure policy is not a recognized job failure reason"
-                yield f"{path}.onJobFailureReasons", f"Invalid value: {why}"
-        if names.index(name) < index:
-            yield f"{path}.name", f"Invalid value: rule names are not unique, '{name}' is the name of two rules"
 
 
 def _coordinator(name: str, spec: Object, coordinator: Object) -> Iterator[Cause]:

@@ -36,17 +36,12 @@ class Store:
     def __init__(self) -> None:
         self.resources = Registry()
         self.revision = 0
-        self._base: int = 0
-        self._tables = defaultdict[tuple[str, str], Table](lambda: Table(oldest=self._base))
+        self._tables = defaultdict[tuple[str, str], Table](Table)
         self._dependents: dict[str, set[_Key]] = {}
         for name in object_lifecycle.LASTING_NAMESPACES:
             self.create(NAMESPACES, {"metadata": {"name": name}})
         for definition in definitions.DEFINITIONS:
             self.create(CRDS, definition)
-        # No client has seen a revision before this one.
-        self._base = self.revision
-        for table in self._tables.values():
-            table.compact(self._base)
 
     def get(self, resource: ResourceType, namespace: str, name: str) -> Object:
         """Return a copy of one object; `namespace` is empty for cluster-wide types.

@@ -139,17 +139,13 @@ class Watch:
 
 
 class Table:
-    """One type's objects, the watches over them, and the recent changes from which an interrupted watch can resume.
+    """One type's objects, the watches over them, and the recent changes from which an interrupted watch can resume."""
 
-    Args:
-      oldest: The revision before which nothing is remembered.
-    """
-
-    def __init__(self, *, oldest: int) -> None:
+    def __init__(self) -> None:
         self.objects: dict[tuple[str, str], ObjectState] = {}
         """By namespace and name."""
         self._history: deque[WatchEvent] = deque()
-        self._oldest = oldest
+        self._oldest = 0
         self._watches: dict[Watch, str] = {}
 
     def select(self, namespace: str, test: Test | None) -> list[ObjectState]:
@@ -196,11 +192,6 @@ class Table:
         for watch, namespace in list(self._watches.items()):
             if namespace in ("", home):
                 watch.offer(change)
-
-    def compact(self, revision: int) -> None:
-        """Forget the changes until `revision`."""
-        self._history.clear()
-        self._oldest = revision
 
     def close(self) -> None:
         """End every watch."""

@@ -262,20 +262,12 @@ def succeeded(jobset: Object, jobs: Sequence[Object]) -> bool:
 def startable(jobset: Object, replicated: Object, counts: Mapping[str, Object]) -> bool:
     """Return whether everything that a replicated job has to wait for is ready."""
     spec = jobset["spec"]
-    replicas = {each["name"]: each.get("replicas", 1) for each in spec["replicatedJobs"]}
     if (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
         for each in spec["replicatedJobs"]:
             if each["name"] == replicated["name"]:
                 break
-            if counts[each["name"]]["ready"] + counts[each["name"]]["succeeded"] < replicas[each["name"]]:
+            if counts[each["name"]]["ready"] + counts[each["name"]]["succeeded"] < each.get("replicas", 1):
                 return False
-    for dependency in replicated.get("dependsOn") or ():
-        count = counts.get(dependency["name"])
-        if count is None:
-            return False
-        done = count["succeeded"] + (count["ready"] if dependency.get("status") == "Ready" else 0)
-        if done < replicas[dependency["name"]]:
-            return False
     return True
 
 

@@ -82,7 +82,6 @@ class Spawner:
         self._names = itertools.count()
         self._closing = False
         self._broken = False
-        self.starts = 0
 
     def start(self) -> None:
         """Start the fork server; it becomes ready on its own.
@@ -118,21 +117,10 @@ class Spawner:
             )
         requests.setblocking(False)
         link = self._link = _Link(program, requests, life)
-        self.starts += 1
         link.tasks = [
             asyncio.create_task(self._read(link, os.fdopen(reports, "rb", buffering=0))),
             asyncio.create_task(self._write(link)),
         ]
-
-    @property
-    def pid(self) -> int:
-        """The fork server's process id; 0 while it is not running."""
-        return self._link.program.pid if self._link else 0
-
-    async def ready(self) -> None:
-        """Wait until the fork server has imported its modules."""
-        while self._link is not None and not self._link.ready.is_set():
-            await self._link.ready.wait()
 
     async def spawn(self, request: SpawnRequest, streams: Sequence[int]) -> Process:
         """Start a process.

@@ -9,9 +9,7 @@ import argparse
 import logging
 import os
 import sys
-import time
 from collections.abc import Sequence
-from typing import NoReturn
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
@@ -25,31 +23,15 @@ def refusal(error: ConfigError) -> str:
     return f"{error} {error.hint}".rstrip()
 
 
-class Flags(argparse.ArgumentParser):
-    """Argument parser that raises where argparse would exit, and accepts unknown flags."""
+def flags(program: str) -> argparse.ArgumentParser:
+    """Return a parser of a program's flags, which ends the program over a wrong one.
 
-    def __init__(self, program: str) -> None:
-        super().__init__(prog=program, add_help=False, allow_abbrev=False)
-        self.add_argument("--server_port", type=int, required=True)
-
-    def error(self, message: str) -> NoReturn:
-        """Raise argparse's message.
-
-        Raises:
-          ConfigError: Always.
-        """
-        raise ConfigError(f"{self.prog}: {message}")
-
-    def read(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Read `argv`; flags for XLA and for real hardware are accepted and have no effect.
-
-        Raises:
-          ConfigError: A known flag has a wrong value, or something is no flag at all.
-        """
-        values, rest = self.parse_known_args(list(argv))
-        if wrong := [each for each in rest if not each.startswith("--")]:
-            raise ConfigError(f"{self.prog}: {wrong[0]!r} is not a flag.", hint="Write flags as --name=value.")
-        return values
+    Those for XLA and for real hardware are left over, and have no effect.
+    """
+    # Without its usage, so that the pod's log has one line that says what is wrong.
+    parser = argparse.ArgumentParser(program, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
+    parser.add_argument("--server_port", type=int, required=True)
+    return parser
 
 
 def instance_list(text: str) -> list[InstanceType]:
@@ -76,22 +58,12 @@ def set_xla_flags() -> None:
     os.environ["XLA_FLAGS"] = " ".join(flags)
 
 
-class Formatter(logging.Formatter):
-    """``I1208 20:10:04.992524       1 worker.py:42] message``."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, then its traceback if it has one."""
-        moment = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
-        micros = int(record.created % 1 * 1_000_000)
-        head = f"{record.levelname[0]}{moment}.{micros:06d} {record.process or 0:7d} {record.filename}:{record.lineno}]"
-        line = f"{head} {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
 def set_up(program: str, argv: Sequence[str]) -> None:
     """Send this process's log to its standard error, beginning with its arguments."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter())
+    # As in "I1208 20:10:04.992000       1 worker.py:42] message".
+    line = "%(levelname).1s%(asctime)s.%(msecs)03d000 %(process)7d %(filename)s:%(lineno)d] %(message)s"
+    handler.setFormatter(logging.Formatter(line, "%m%d %H:%M:%S"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

@@ -21,7 +21,7 @@ from pathways_jupyter.local.pathways import links, program_start
 from pathways_jupyter.local.pathways.ifrt.ifrt_service import Server
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
-from pathways_jupyter.local.pathways.program_start import Flags, instance_list
+from pathways_jupyter.local.pathways.program_start import instance_list
 from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, SliceRequester, inventory
 
 _log = logging.getLogger(__name__)
@@ -38,13 +38,13 @@ def main(argv: Sequence[str]) -> int:
     # If XLA crashes, the pod's log has the stack of Python.
     faulthandler.enable()
     program_start.set_xla_flags()
-    flags = Flags("proxy")
+    flags = program_start.flags("proxy")
     flags.add_argument("--resource_manager_address", required=True)
     flags.add_argument("--virtual_slices", default="")
     flags.add_argument("--num_elastic_slices", type=int, default=0)
     flags.add_argument("--sidecar_name", default="")
     try:
-        values = flags.read(argv)
+        values, _ = flags.parse_known_args(argv)
         links.split_address(values.resource_manager_address)
         # Without slices of its own it serves all of the resource manager's, as in a job that has one to itself.
         instance_types = (

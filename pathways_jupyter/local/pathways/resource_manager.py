@@ -14,7 +14,7 @@ from pathways_jupyter.base.tpu import InstanceType, parse_count
 from pathways_jupyter.local.pathways import links, program_start
 from pathways_jupyter.local.pathways.inventory import InventorySlice, RegisteredHost, SliceRequest, Slices
 from pathways_jupyter.local.pathways.links import Link, LinkError
-from pathways_jupyter.local.pathways.program_start import Flags, instance_list
+from pathways_jupyter.local.pathways.program_start import instance_list
 
 _log = logging.getLogger(__name__)
 
@@ -25,11 +25,11 @@ _GATHERING_SECONDS = 10.0
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it; see :class:`ResourceManager`."""
     program_start.set_up("resource_manager", argv)
-    flags = Flags("resource_manager")
+    flags = program_start.flags("resource_manager")
     flags.add_argument("--instance_type", required=True)
     flags.add_argument("--instance_count", default="1")
     try:
-        values = flags.read(argv)
+        values, _ = flags.parse_known_args(argv)
         kinds = instance_list(values.instance_type)
         counts = [parse_count(each, "--instance_count") for each in values.instance_count.split(",")]
         if len(counts) != len(kinds):

@@ -16,8 +16,6 @@ from typing import Any
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.pathways import links, program_start
 from pathways_jupyter.local.pathways.links import LinkError
-from pathways_jupyter.local.pathways.program_start import Flags
-from pathways_jupyter.local.settings import WORKER_START_VARIABLE
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -26,10 +24,10 @@ _log = logging.getLogger(__name__)
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it."""
     program_start.set_up("worker", argv)
-    flags = Flags("worker")
+    flags = program_start.flags("worker")
     flags.add_argument("--resource_manager_address", required=True)
     try:
-        values = flags.read(argv)
+        values, _ = flags.parse_known_args(argv)
         links.split_address(values.resource_manager_address)
     except ConfigError as error:
         _log.error("%s", program_start.refusal(error))
@@ -42,10 +40,6 @@ async def _run(port: int, resource_manager: str) -> int:
     async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    if (seconds := float(os.environ.get(WORKER_START_VARIABLE) or 0)) > 0:
-        # As a real one does while it sets up its chips; until then its slice is down.
-        _log.info("Starting takes %g s", seconds)
-        await asyncio.sleep(seconds)
     # Connections show probes and users that the worker runs.
     server = await asyncio.start_unix_server(accept, links.own_socket(port))
     _log.info("Pathways Server serving on [::]:%d", port)

@@ -165,9 +165,8 @@ class Bench:
         return pod
 
     async def restart(self) -> None:
-        """Stop the server and start another one on the same directory and port."""
+        """Stop the server, and start it again on the same port."""
         await self.server.stop()
-        self.server = ApiServer(self.store, self.runtime, directory=self.directory, port=self.server.port)
         await self.server.start()
 
 

@@ -113,7 +113,7 @@ async def test_the_same_user_gets_the_same_token_and_another_one_another(bench) 
 
 
 async def test_secret_files_are_their_owners_alone(bench) -> None:
-    for name in ("tokens.json", "ca.key", "ca.crt"):
+    for name in ("ca.key", "ca.crt"):
         assert stat.S_IMODE((bench.directory / name).stat().st_mode) == 0o600
 
 

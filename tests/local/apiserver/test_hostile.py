@@ -194,7 +194,7 @@ async def test_protobuf_that_is_none_is_refused(bench, data: bytes) -> None:
 
 PATHS = [
     "/api/v1/namespaces/default/pods/..",
-    "/api/v1/namespaces/default/pods/%2e%2e%2f%2e%2e%2ftokens.json",
+    "/api/v1/namespaces/default/pods/%2e%2e%2f%2e%2e%2fca.key",
     "/api/v1/namespaces/default/configmaps/..%2f..%2fsecrets",
     "/api/v1//pods",
     "/api/v1/namespaces/default/nonsense",
@@ -203,9 +203,9 @@ PATHS = [
     "/api/v1/namespaces/default/pods/p/nonsense",
     "/api/v1/namespaces/default/pods/p/log/more",
     "/api/v1/namespaces/default/nodes",
-    "/openapi/v3/../../tokens.json",
+    "/openapi/v3/../../ca.key",
     "/openapi/v4",
-    "/tokens.json",
+    "/ca.key",
     "/%00",
     "/api/v1/namespaces/%ff/pods/%ff",
 ]

@@ -36,22 +36,24 @@ def jobs(*given):
     return {"replicatedJobs": list(given)}
 
 
-def depending(status="Ready", on="head"):
-    return {**replicated("worker"), "dependsOn": [{"name": on, "status": status}]}
-
-
 REFUSED = {
     "a rule without an action": (rules({"name": "a"}), "spec.failurePolicy.rules[0].action: Required value"),
-    "a rule's name": (rules({**RULE, "name": "1st"}), "invalid failure policy rule name '1st'"),
-    "a rule's longest name": (rules({**RULE, "name": "a" * 129}), "invalid failure policy rule name"),
-    "a rule's action": (rules({**RULE, "action": "Fail"}), "Unsupported value"),
-    "an action behind a gate": (rules({**RULE, "action": "RestartJob"}), "RestartJob feature gate is disabled"),
-    "two rules of one name": (rules(RULE, RULE), "rule names are not unique"),
+    "a rule's name": (rules({**RULE, "name": "1st"}), 'spec.failurePolicy.rules[0].name: Invalid value: "1st"'),
+    "a rule's longest name": (rules({**RULE, "name": "a" * 129}), "rules[0].name: Too many: 129"),
+    "a rule's action": (rules({**RULE, "action": "Fail"}), 'rules[0].action: Unsupported value: "Fail"'),
+    "an action behind a gate": (
+        rules({**RULE, "action": "RestartJob"}),
+        'rules[0].action: Unsupported value: "RestartJob"',
+    ),
+    "two rules of one name": (rules(RULE, RULE), "rules[1]: Duplicate value: {'name': 'first'}"),
     "a given name that is a default": (
         rules({**RULE, "name": "failurePolicyRule1"}, {"action": "FailJobSet"}),
-        "rule names are not unique",
+        "rules[1]: Duplicate value",
     ),
-    "a rule's reason": (rules({**RULE, "onJobFailureReasons": ["Bad"]}), "not a recognized job failure reason"),
+    "a rule's reason": (
+        rules({**RULE, "onJobFailureReasons": ["Bad"]}),
+        'onJobFailureReasons[0]: Unsupported value: "Bad"',
+    ),
     "a rule's target": (rules({**RULE, "targetReplicatedJobs": ["other"]}), "'other' does not appear"),
     "a target of success": (
         {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["other"]}},
@@ -59,7 +61,7 @@ REFUSED = {
     ),
     "a strategy behind a gate": (
         {"failurePolicy": {"restartStrategy": "InPlaceRestart"}},
-        "InPlaceRestart feature gate is disabled",
+        'restartStrategy: Unsupported value: "InPlaceRestart"',
     ),
     "a Job's name": (jobs(replicated("w" * 60)), "job names generated for this JobSet will exceed 63 characters"),
     "a pod's name": (jobs(replicated("w" * 54)), "pod names generated for this JobSet will exceed 63 characters"),
@@ -68,17 +70,15 @@ REFUSED = {
         jobs({**replicated("head", parallelism=1 << 20, completions=None), "replicas": 1 << 20}),
         "the product of replicas and parallelism must not exceed 2147483647",
     ),
-    "the first that depends": (jobs(depending(), replicated("head")), "can't be set for the first ReplicatedJob"),
-    "one that depends on nothing": (jobs(replicated("head"), depending(on="no")), "cannot depend on replicatedJob: no"),
-    "how it depends": (jobs(replicated("head"), depending("Done")), "Unsupported value"),
-    "two orders": (
-        {**jobs(replicated("head"), depending()), "startupPolicy": {"startupPolicyOrder": "InOrder"}},
-        "StartupPolicy and DependsOn APIs are mutually exclusive",
+    "one that depends": (
+        jobs(replicated("head"), {**replicated("worker"), "dependsOn": [{"name": "head", "status": "Ready"}]}),
+        "the embedded cluster does not evaluate dependsOn",
     ),
     "a subdomain": (network(subdomain="1a"), "spec.network.subdomain"),
-    "a long subdomain": (network(subdomain="a" * 64), ".spec.network.subdomain is too long"),
-    "a manager": ({"managedBy": "kueue"}, "must be a domain-prefixed path"),
-    "a long manager": ({"managedBy": "acme.io/" + "a" * 60}, "may not be more than 63 bytes"),
+    "a long subdomain": (network(subdomain="a" * 64), "spec.network.subdomain: Too many: 64"),
+    "a manager": ({"managedBy": "kueue"}, 'spec.managedBy: Invalid value: "kueue"'),
+    "a manager's domain": ({"managedBy": "-a.io/foo"}, 'spec.managedBy: Invalid value: "-a.io/foo"'),
+    "a long manager": ({"managedBy": "acme.io/" + "a" * 60}, "spec.managedBy: Too many: 68"),
     "a coordinator that is not there": (
         {"coordinator": {"replicatedJob": "zz"}},
         "coordinator replicatedJob zz does not exist",
@@ -106,8 +106,8 @@ ACCEPTED = {
     "a rule's longest name": rules({**RULE, "name": "a" * 128}),
     "a coordinator": {"coordinator": {**HEAD, "jobIndex": 1, "podIndex": 1}},
     "a coordinator by the default mode": {"coordinator": HEAD, **jobs(replicated("head", completionMode=None))},
-    "one that depends": jobs(replicated("head"), depending()),
     "a subdomain": network(subdomain="abc"),
+    "no subdomain": network(subdomain=""),
     "a manager": {"managedBy": "kueue.x-k8s.io/multikueue"},
     "names that just fit": jobs(replicated("w" * 51)),
     "no parts": {"replicatedJobs": []},

@@ -315,11 +315,6 @@ async def test_history_that_is_gone_is_410_and_the_future_is_waited_for(store: S
     assert [change.object["metadata"]["name"] for change in await future.batch()] == ["wanted"]
 
 
-async def test_what_was_before_the_first_client_is_compacted(store: Store) -> None:
-    with pytest.raises(StatusError, match="too old resource version: 1"):
-        store.watch(CONFIG_MAPS, since=1)
-
-
 async def test_a_watcher_that_does_not_keep_up_is_cut_off(store: Store, monkeypatch) -> None:
     monkeypatch.setattr(watch_delivery, "BACKLOG", 5)
     slow, quick = store.watch(CONFIG_MAPS), store.watch(CONFIG_MAPS)

@@ -168,7 +168,7 @@ OUT = {"automountServiceAccountToken": False}
 )
 def test_a_pod_gets_its_accounts_token_unless_either_opts_out(tmp_path, spec, account, has):
     # A pod decides over its account.
-    ca, users = tmp_path / "ca.crt", Users(tmp_path / "tokens.json")
+    ca, users = tmp_path / "ca.crt", Users()
     ca.write_text("x")
     about = None if account is None else {"metadata": {"name": "default", "namespace": "default"}, **account}
     pod = {"metadata": METADATA, "spec": {**pod_spec(), **spec}}

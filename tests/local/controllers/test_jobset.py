@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pathways_jupyter.base import tpu
-from pathways_jupyter.local.apiserver.resources import EVENTS, JOBS, JOBSETS, PODS, SERVICES
+from pathways_jupyter.local.apiserver.resources import EVENTS, JOBS, JOBSETS, SERVICES
 from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names, service_jobset
 
@@ -164,17 +164,3 @@ async def test_a_suspended_jobset_suspends_its_jobs(controlled):
     await controlled.until_pods(ready)
     controlled.store.edit(JOBSETS, "default", "paused", lambda obj: obj["spec"].update(suspend=True))
     await controlled.until_pods(lambda pods: not pods)
-
-
-async def test_a_part_waits_for_what_it_depends_on(controlled):
-    tail = replicated("tail", "true")
-    tail["dependsOn"] = [{"name": "head", "status": "Complete"}]
-    controlled.create(JOBSETS, "chain", spec={"replicatedJobs": [replicated("head", "true"), tail]})
-    await controlled.until(holds("Completed"), "chain", JOBSETS)
-    started = {
-        name: controlled.store.get(JOBS, "default", f"chain-{name}-0")["metadata"]["resourceVersion"]
-        for name in ("head", "tail")
-    }
-    assert int(started["tail"])
-    pods = sorted(controlled.store.list(PODS), key=lambda pod: pod["status"]["startTime"])
-    assert "-head-" in pods[0]["metadata"]["name"]

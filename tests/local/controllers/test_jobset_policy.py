@@ -103,15 +103,5 @@ def test_in_order_each_waits_for_those_before_it():
     assert startable(ordered, head, counts())
     assert not startable(ordered, worker, counts())
     assert startable(ordered, worker, counts(head=1))
+    assert startable(ordered, worker, {**counts(), "head": {"ready": 0, "succeeded": 1}})
     assert startable(jobset(), worker, counts())
-
-
-@pytest.mark.parametrize(("status", "ready"), [("Ready", True), ("Complete", False)])
-def test_a_dependency_is_on_ready_or_complete_jobs(status, ready):
-    made = jobset()
-    head = {"name": "head", "dependsOn": [{"name": "worker", "status": status}]}
-    assert not startable(made, head, counts(worker=1))
-    assert startable(made, head, counts(worker=2)) is ready
-    done = {**counts(), "worker": {"ready": 0, "succeeded": 2}}
-    assert startable(made, head, done)
-    assert not startable(made, {"name": "head", "dependsOn": [{"name": "gone"}]}, counts())

@@ -329,7 +329,9 @@ async def test_a_failing_init_container_fails_the_pod(machine):
 async def test_the_pods_of_a_fork_server_that_died_are_restarted(machine):
     machine.pod("p", *SLEEP, restartPolicy="Always")
     await machine.until(ready, "p")
-    os.kill(machine.cold.pid, signal.SIGKILL)
+    # The fork server is the parent of all that runs in its pods.
+    _, server, _ = await execute(machine, "p", "sh", "-c", "echo $PPID")
+    os.kill(int(server), signal.SIGKILL)
     pod = await machine.until(lambda pod: first(pod)["restartCount"] == 1 and ready(pod), "p")
     assert first(pod)["lastState"]["terminated"]["exitCode"] == 137
 

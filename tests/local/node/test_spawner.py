@@ -73,6 +73,12 @@ async def start(spawner: Spawner, directory: Path, *argv: str, environment: dict
     return await Started(process, output).open()
 
 
+def fork_server(started: Started) -> int:
+    """The process that forked this one."""
+    pid: int = psutil.Process(started.process.pid).ppid()
+    return pid
+
+
 async def until_gone(*pids: int) -> None:
     await asyncio.to_thread(wait_until, lambda: all(map(has_ended, pids)), DEADLINE)
 
@@ -148,20 +154,19 @@ async def test_closing_ends_every_process(tmp_path):
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('on', flush=True); time.sleep(600)",
     )
     assert await stubborn.line() == "on"
-    zygote = spawner.pid
+    server = fork_server(stubborn)
     await asyncio.wait_for(spawner.close(), DEADLINE)
-    assert has_ended(zygote)
+    assert has_ended(server)
     assert has_ended(stubborn.process.pid)
 
 
 async def test_a_fork_server_that_is_killed_is_started_anew_and_its_processes_count_as_killed(spawner, tmp_path):
     before = await start(spawner, tmp_path, "sleep", "600")
-    os.kill(spawner.pid, signal.SIGKILL)
+    os.kill(fork_server(before), signal.SIGKILL)
     assert await asyncio.wait_for(before.process.wait(), DEADLINE) == KILLED
     await until_gone(before.process.pid)
     after = await start(spawner, tmp_path, "true")
     assert (await after.finish())[0] == 0
-    assert spawner.starts == 2
 
 
 async def test_the_fork_server_for_proxies_has_one_thread_and_jax(tmp_path, monkeypatch):
@@ -170,8 +175,8 @@ async def test_the_fork_server_for_proxies_has_one_thread_and_jax(tmp_path, monk
     spawner.start()
     needed = ["jax", "jax.experimental.colocated_python", "jaxlib.mlir.ir"]
     try:
-        await asyncio.wait_for(spawner.ready(), DEADLINE)
-        assert psutil.Process(spawner.pid).num_threads() == 1
+        asleep = await start(spawner, tmp_path, "sleep", "600")
+        assert psutil.Process(fork_server(asleep)).num_threads() == 1
         program = await start(spawner, tmp_path, *needed, program=function_name(preloads.names_modules))
         assert await program.finish() == (0, " ".join(needed) + "\n")
     finally:
@@ -180,8 +185,8 @@ async def test_the_fork_server_for_proxies_has_one_thread_and_jax(tmp_path, monk
 
 async def test_nothing_survives_the_owner_of_the_fork_server(tmp_path):
     script = textwrap.dedent("""
-        import asyncio, os, signal, sys
-        from pathlib import Path
+        import asyncio, os
+        import psutil
         from pathways_jupyter.local.node.spawner import Spawner
         from pathways_jupyter.local.node.zygote import SpawnRequest
 
@@ -193,7 +198,7 @@ async def test_nothing_survives_the_owner_of_the_fork_server(tmp_path):
             command = await spawner.spawn(sleep, (null,) * 3)
             pause = SpawnRequest([], dict(os.environ), "/", "b", program="signal:pause")
             program = await spawner.spawn(pause, (null,) * 3)
-            print(spawner.pid, command.pid, program.pid, flush=True)
+            print(psutil.Process(command.pid).ppid(), command.pid, program.pid, flush=True)
             await asyncio.Event().wait()
 
         asyncio.run(main())
@@ -221,9 +226,9 @@ async def test_a_fork_server_that_cannot_start_is_reported_and_not_retried_for_e
     monkeypatch.setenv("PYTHONPATH", str(Path(preloads.__file__).parent))
     spawner = Spawner(preloads.fails, log=tmp_path / "zygote.log")
     spawner.start()
-    await asyncio.wait_for(spawner.ready(), DEADLINE)
+    early = await start(spawner, tmp_path, "true")
+    assert await asyncio.wait_for(early.process.wait(), DEADLINE) == KILLED
     with pytest.raises(LocalClusterError, match=r"reason is in .*zygote\.log"):
         await start(spawner, tmp_path, "true")
     assert "no_such_module" in (tmp_path / "zygote.log").read_text()
-    assert spawner.starts == 1
     await asyncio.wait_for(spawner.close(), DEADLINE)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import re
 
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.pathways import program_start
-from pathways_jupyter.local.pathways.program_start import Flags, Formatter, instance_list
+from pathways_jupyter.local.pathways.program_start import instance_list
 
 
 def read(*argv: str):
-    flags = Flags("worker")
+    flags = program_start.flags("worker")
     flags.add_argument("--resource_manager_address", required=True)
-    return flags.read(argv)
+    return flags.parse_known_args(argv)[0]
 
 
 def test_flags_of_real_hardware_are_accepted_and_have_no_effect():
@@ -27,29 +25,25 @@ def test_flags_of_real_hardware_are_accepted_and_have_no_effect():
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--server_port=x", "--resource_manager_address=rm:1"], "worker: argument --server_port: invalid int value"),
-        (["--server_port=1"], "worker: the following arguments are required: --resource_manager_address"),
-        (["--server_port=1", "--resource_manager_address=rm:1", "oops"], "worker: 'oops' is not a flag."),
+        (["--server_port=x", "--resource_manager_address=rm:1"], "argument --server_port: invalid int value: 'x'"),
+        (["--server_port=1"], "the following arguments are required: --resource_manager_address"),
         # An abbreviation is another flag.
-        (["--server=1", "--resource_manager_address=rm:1"], "are required: --server_port"),
+        (
+            ["--server=1", "--resource_manager_address=rm:1"],
+            "the following arguments are required: --server_port",
+        ),
     ],
 )
-def test_a_wrong_flag_is_an_error_that_names_the_program(argv, said):
-    with pytest.raises(ConfigError, match=re.escape(said)):
+def test_a_wrong_flag_is_one_line_that_names_the_program(argv, said, capsys):
+    with pytest.raises(SystemExit) as ended:
         read(*argv)
+    assert (ended.value.code, capsys.readouterr().err) == (2, f"worker: error: {said}\n")
 
 
 def test_slices_are_listed_one_by_one():
     assert [str(each) for each in instance_list("tpuv6e:2x2, tpuv6e:2x4,")] == ["tpuv6e:2x2", "tpuv6e:2x4"]
     with pytest.raises(ConfigError, match="No slices were requested"):
         instance_list(" , ")
-
-
-def test_a_line_of_the_log_has_the_format_that_tools_read():
-    record = logging.LogRecord("x", logging.WARNING, "/a/worker.py", 42, "lost %s", ("it",), None)
-    record.created, record.process = 1_700_000_000.25, 7
-    line = Formatter().format(record)
-    assert re.fullmatch(r"W111[45] \d\d:13:20\.250000       7 worker\.py:42\] lost it", line)
 
 
 def test_collectives_wait_as_long_as_on_a_tpu(monkeypatch):

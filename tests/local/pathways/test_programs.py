@@ -74,7 +74,7 @@ def test_a_request_that_can_never_be_met_is_refused(fresh):
 def test_bad_flags_are_refused_in_one_line(fresh):
     proxy = fresh.start("proxy_program", "broken", ["--server_port=29000"])
     assert proxy.process.wait(60) == 2
-    proxy.log.wait("resource_manager_address")
+    proxy.log.wait("^proxy: error: the following arguments are required: --resource_manager_address$")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,6 @@ def test_bad_flags_are_refused_in_one_line(fresh):
     [
         ("worker", ["--resource_manager_address=head"], "'head' is not of the form HOST:PORT. For example: "),
         ("proxy_program", ["--resource_manager_address=head"], "'head' is not of the form HOST:PORT. For example: "),
-        ("proxy_program", ["--resource_manager_address=rm:1", "oops"], "'oops' is not a flag. Write flags as"),
         ("resource_manager", ["--instance_type="], "No slices were requested. For example: "),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Protocol
 from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
@@ -41,33 +40,20 @@ _PREFIX = struct.Struct(">BI")
 _HEADERS = wire.encode_headers([(b":status", b"200"), (b"content-type", b"application/grpc")])
 
 
-class Receiver(Protocol):
-    """Receives what a client sends in one call. Called on the connection's thread, so it must not block."""
-
-    def data(self, piece: memoryview) -> None:
-        """Receive the next bytes, messages with their prefixes; the memory is reused afterwards."""
-
-    def end(self) -> None:
-        """Receive the end of the client's data."""
-
-    def gone(self) -> None:
-        """Handle that the client has cancelled the call, or disconnected; nothing that is sent will arrive."""
-
-
 class RpcCall:
     """One call as the server sees it.
 
     Attributes:
       path: The method, ``/service/method``.
       metadata: The client's metadata, by lower-case key.
-      receiver: Set by the handler of the call; None again once the call is over for either side: what the client still
-        sends does not matter then.
+      receiver: Set by the handler of the call, and called on the connection's thread, so it must not block; None again
+        once the call is over for either side: what the client still sends does not matter then.
     """
 
     def __init__(self, sender: Sender, stream: int, path: str, metadata: Mapping[str, bytes]) -> None:
         self.path = path
         self.metadata = metadata
-        self.receiver: Receiver | None = None
+        self.receiver: Messages | Content | None = None
         self._sender = sender
         self._stream = stream
         self._outbox = sender.open(stream)
@@ -92,7 +78,12 @@ class RpcCall:
 
 
 class Messages:
-    """A receiver of whole messages: a request, or a stream of them."""
+    """A receiver of whole messages: a request, or a stream of them.
+
+    Args:
+      end: Called at the end of the client's data.
+      gone: Called when the client has cancelled the call, or disconnected; nothing that is sent will arrive.
+    """
 
     def __init__(
         self,
@@ -126,7 +117,8 @@ class Content:
 
     Args:
       begin: Called with the length of each message.
-      piece: Called with its bytes, in order.
+      piece: Called with its bytes, in order; the memory is reused afterwards.
+      end: See :class:`Messages`, also for `gone`.
     """
 
     def __init__(

@@ -3,8 +3,6 @@
 XLA accepts a limited number of computations per device and blocks the caller beyond it, and waiting for a result blocks
 as well. Both happen on a queue's own threads, so that a full or slow device only delays work on the same devices. A
 launch on an idle queue runs on the caller's thread, which keeps small operations fast.
-
-Devices can be held: nothing is launched on them until they are released, as on a host that stands still.
 """
 
 from __future__ import annotations

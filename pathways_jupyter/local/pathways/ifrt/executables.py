@@ -18,21 +18,6 @@ from pathways_jupyter.local.pathways.ifrt.stablehlo import read_program
 
 _log = logging.getLogger(__name__)
 
-_MEMORY_STATS = (
-    "generated_code_size_in_bytes",
-    "argument_size_in_bytes",
-    "output_size_in_bytes",
-    "alias_size_in_bytes",
-    "temp_size_in_bytes",
-    "peak_memory_in_bytes",
-    "host_generated_code_size_in_bytes",
-    "host_argument_size_in_bytes",
-    "host_output_size_in_bytes",
-    "host_alias_size_in_bytes",
-    "host_temp_size_in_bytes",
-)
-
-
 _TPU_OPTIONS = (
     "megascale_",
     "tpu_",
@@ -153,8 +138,10 @@ class XlaExecutable:
         response.donated_input_indices.donated_input_indices.extend(self._donated)
         stats = executable.get_compiled_memory_stats()
         response.compiled_memory_stats.SetInParent()
-        for field in _MEMORY_STATS:
-            setattr(response.compiled_memory_stats, field, getattr(stats, field))
+        for field in response.compiled_memory_stats.DESCRIPTOR.fields_by_name:
+            # Sizes only, and not every jaxlib has all of them.
+            if field.endswith("_in_bytes") and hasattr(stats, field):
+                setattr(response.compiled_memory_stats, field, getattr(stats, field))
         response.size_of_generated_code_in_bytes = executable.size_of_generated_code_in_bytes()
 
     def cost_analysis(self) -> dict[str, float]:
