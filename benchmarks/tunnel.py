@@ -29,10 +29,11 @@ from benchmarks import sink
 from benchmarks.measure import Row, Table, interleave, median
 from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.carrier import PodPort
+from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import relay_container
 from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
@@ -113,7 +114,13 @@ def forward(arguments: list[str]) -> int:
             listening = await portforward.listen(target, path=Path(path), open_stream=open_stream)
             if with_relay:
                 # The pod may be ready before its relay listens.
-                await listening.prepare(patience=_PATIENCE_SECONDS)
+                async for _ in (attempts := Backoff(0.02, 0.25, seconds=_PATIENCE_SECONDS)):
+                    try:
+                        await listening.prepare()
+                        break
+                    except PortRefused:
+                        if attempts.is_over:
+                            raise
             print(listening.address, flush=True)
             await asyncio.to_thread(sys.stdin.read)
             await listening.close()

@@ -1,5 +1,5 @@
 import { Model } from '../src/models/model';
-import { DEFAULTS, scopeOf } from '../src/models/preferences';
+import { scopeOf } from '../src/models/preferences';
 import { IEvent, ISession } from '../src/models/sessionrows';
 import { Message } from '../src/models/wire';
 import { SCOPE, session, slice, tables, watch } from './rows';
@@ -28,7 +28,7 @@ describe('Model', () => {
     made.apply({ type: 'sessions', sessions: [], ended: [], kernels: [place] });
     made.setFront({ path: 'x.ipynb', kernelId: 'k' });
     expect(made.place).toBe(place);
-    expect(scopeOf({ ...DEFAULTS, context: 'other' }, made.session ?? made.place, [])).toBe(SCOPE);
+    expect(scopeOf({ context: 'other' }, made.session ?? made.place, [])).toBe(SCOPE);
     made.setFront({ path: 'y.ipynb', kernelId: 'here' });
     expect(made.place).toBeNull();
     made.setFront({ path: 'x.ipynb', kernelId: 'k' });

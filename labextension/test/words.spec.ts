@@ -1,4 +1,4 @@
-import { preferences, scopeOf } from '../src/models/preferences';
+import { scopeOf } from '../src/models/preferences';
 import { english } from '../src/models/trans';
 import { age, busySentence, hostWords, lossSentence, refusal } from '../src/models/words';
 import { session } from './rows';
@@ -35,18 +35,14 @@ describe('words', () => {
   });
 });
 
-describe('preferences', () => {
-  it('treats values of the wrong type as not set', () => {
-    expect(preferences({ context: 5, notifications: 'no' })).toMatchObject({ context: '', notifications: true });
-  });
-
+describe('scopeOf', () => {
   it('shows the front session’s cluster, else the one in the settings, else the youngest session’s', () => {
-    const wanted = preferences({ context: 'set' });
+    const wanted = { context: 'set' };
     const mine = session({ scope: { context: 'mine', namespace: '', session: '', kernel: '', local: false } });
     expect(scopeOf(wanted, mine, []).context).toBe('mine');
     expect(scopeOf(wanted, null, [mine]).context).toBe('set');
-    expect(scopeOf(preferences({}), null, [mine]).context).toBe('mine');
-    expect(scopeOf(preferences({ local: true, context: 'x' }), null, []).local).toBe(true);
+    expect(scopeOf({}, null, [mine]).context).toBe('mine');
+    expect(scopeOf({ local: true, context: 'x' }, null, []).local).toBe(true);
   });
 });
 

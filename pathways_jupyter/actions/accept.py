@@ -21,13 +21,13 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import worded
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.commands.accept import OWN
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import checks as render
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import discovery, status
-from pathways_jupyter.service.checks import Level
 from pathways_jupyter.session import clusters
 
 _MOST_SLICES = 2
@@ -68,10 +68,10 @@ def accept(shell: Shell, values: Values) -> View:
     findings = () if "doctor" in left_out else examine(config, faults=destructive)
 
     def doctor() -> Iterator[str]:
-        failed = [each for each in findings if each.level is Level.FAIL]
+        failed = [each for each in findings if each.level is Tone.FAIL]
         for each in findings:
             # The permissions that there are would be half of the list.
-            if each not in failed and (each.level is Level.WARN or not each.name.startswith("permission ")):
+            if each not in failed and (each.level is Tone.WARN or not each.name.startswith("permission ")):
                 yield f"{each.level} {each.name}: {each.message}"
         if failed:
             raise Broken(" ".join(f"{each.name}: {each.message} {worded(each.hint, shell.face)}" for each in failed))

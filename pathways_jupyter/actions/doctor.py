@@ -18,11 +18,12 @@ from pathways_jupyter.base.config import SETTINGS, ConnectConfig, runtime_dir
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
 from pathways_jupyter.base.text import last_upload, size
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render import checks as render
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import checks, permissions
 from pathways_jupyter.service import doctor as checking
-from pathways_jupyter.service.checks import Finding, Level
+from pathways_jupyter.service.checks import Finding
 from pathways_jupyter.service.images import Versions
 from pathways_jupyter.session import client, clusters, native_environment, orphan_files, registry, sweep
 from pathways_jupyter.session.kernel import jax_internals, process
@@ -68,10 +69,10 @@ def examine(
     findings = tasks.run(
         checking.examine(config, versions=versions, leftovers=left, further=further, uploads=tasks.run(_uploads()))
     )
-    unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
+    unreachable = any(each.level is Tone.FAIL and each.name in {"cluster", "reachable"} for each in findings)
     if unreachable and embedded is not None and tasks.run(embedded.is_ending()):
         return here + tuple(
-            checks.failed(each.name, clusters.embedded_ended()) if each.level is Level.FAIL else each
+            checks.failed(each.name, clusters.embedded_ended()) if each.level is Tone.FAIL else each
             for each in findings
         )
     hint = clusters.embedded_hint(config)
@@ -96,18 +97,18 @@ def _files() -> Finding:
     except OSError as error:
         return Finding(
             "files",
-            Level.FAIL,
+            Tone.FAIL,
             f"Sessions cannot write their files in {folder}: {error.strerror}.",
             "Free space there, or name another directory with JUPYTER_RUNTIME_DIR.",
         )
     if free < _LITTLE_BYTES:
         return Finding(
             "files",
-            Level.WARN,
+            Tone.WARN,
             f"Only {size(free)} are left for sessions' files, in {folder}.",
             "Free space there: a session ends when its files cannot be written.",
         )
-    return Finding("files", Level.OK, f"{folder} can be written; {size(free)} are left")
+    return Finding("files", Tone.OK, f"{folder} can be written; {size(free)} are left")
 
 
 async def _uploads() -> dict[str, str]:
@@ -131,7 +132,7 @@ def doctor(shell: Shell, values: Values) -> View:
         dataclasses.replace(each, hint=worded(each.hint, shell.face))
         for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "jobs", "faults")})
     ]
-    failed = any(each.level is Level.FAIL for each in findings)
+    failed = any(each.level is Tone.FAIL for each in findings)
     return dataclasses.replace(render.findings(findings, shell.face), exit_code=int(failed))
 
 

@@ -205,8 +205,7 @@ def delete(shell: Shell, values: Values) -> View:
     """Delete a job, after a question."""
     where, name = cluster.where(values), values["name"]
     job = clusters.ask(where, lambda client, namespace: jobs.find(client, name, namespace=namespace))
-    made = f", a {job.kind} of {job.maker}" if job.maker else ""
-    question = f"Delete job {name} ({job.state.lower()}{made}) from namespace {job.namespace}, with its pods and logs?"
+    question = f"Delete job {name} ({job.state.lower()}) from namespace {job.namespace}, with its pods and logs?"
     question += _attached(job)
     if not values.get("yes") and not shell.confirm(question):
         return said("Not deleted.")

@@ -13,35 +13,35 @@ from enum import StrEnum
 from typing import Any
 
 from pathways_jupyter.base import text
-from pathways_jupyter.base.tones import Tone
+from pathways_jupyter.base.tones import Tone, Toned
 
 
-class SessionState(StrEnum):
+class SessionState(Toned):
     """State of a session; :data:`TRANSITIONS` lists the possible transitions."""
 
-    STARTING = "starting"
+    STARTING = "starting", Tone.WAIT
     """Connecting; the events name the stage."""
-    WAITING = "waiting"
+    WAITING = "waiting", Tone.WAIT
     """All slices are taken, and it waits for some."""
-    CONNECTED = "connected"
+    CONNECTED = "connected", Tone.OK
     """JAX can use all slices."""
-    DEGRADED = "degraded"
+    DEGRADED = "degraded", Tone.WARN
     """Connected, but at least one of the session's slices is down."""
-    INTERRUPTED = "interrupted"
+    INTERRUPTED = "interrupted", Tone.WARN
     """The connection to the proxy is lost, and retried; a relay beside the proxy keeps its arrays, and JAX waits."""
-    LOST = "lost"
+    LOST = "lost", Tone.FAIL
     """The proxy is gone with all arrays; a reconnect gets a new one."""
-    SUSPENDING = "suspending"
+    SUSPENDING = "suspending", Tone.WAIT
     """Connected, while its arrays are saved so that the proxy can be removed."""
-    SUSPENDED = "suspended"
+    SUSPENDED = "suspended", Tone.WAIT
     """The proxy was removed once its arrays were saved; a resume gets a new one and restores them."""
-    RESUMING = "resuming"
+    RESUMING = "resuming", Tone.WAIT
     """There is a new proxy, and the saved arrays are not all back on it."""
-    CLOSING = "closing"
+    CLOSING = "closing", Tone.WAIT
     """Proxy, Lease and tunnel are being removed."""
     CLOSED = "closed"
     """Nothing of it is left."""
-    FAILED = "failed"
+    FAILED = "failed", Tone.FAIL
     """It could not be connected."""
 
     @property
@@ -54,26 +54,7 @@ class SessionState(StrEnum):
         """Return whether it does not lead back; a session stays in CLOSING where something could not be removed."""
         return self in {SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
 
-    @property
-    def tone(self) -> Tone:
-        """Its colour and mark; a word beside them always says the same."""
-        return _STATE_TONES[self]
 
-
-_STATE_TONES: Mapping[SessionState, Tone] = {
-    SessionState.STARTING: Tone.WAIT,
-    SessionState.WAITING: Tone.WAIT,
-    SessionState.CONNECTED: Tone.OK,
-    SessionState.DEGRADED: Tone.WARN,
-    SessionState.INTERRUPTED: Tone.WARN,
-    SessionState.LOST: Tone.FAIL,
-    SessionState.SUSPENDING: Tone.WAIT,
-    SessionState.SUSPENDED: Tone.WAIT,
-    SessionState.RESUMING: Tone.WAIT,
-    SessionState.CLOSING: Tone.WAIT,
-    SessionState.CLOSED: Tone.NONE,
-    SessionState.FAILED: Tone.FAIL,
-}
 _CONNECTED = frozenset(
     {
         SessionState.CONNECTED,
@@ -112,31 +93,31 @@ TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
 }
 
 
-class EventKind(StrEnum):
-    """Kinds of events."""
+class EventKind(Toned):
+    """Kinds of events. The tones of `STATE` and `ELASTIC` depend on their data: see :attr:`Event.tone`."""
 
     STAGE = "stage"
     """Connecting entered its next stage; ``data["stage"]`` is a :class:`Stage`."""
     STATE = "state"
     """The session's state changed; ``data["state"]`` is a :class:`SessionState`."""
-    SLICE_PLACED = "slice-placed"
+    SLICE_PLACED = "slice-placed", Tone.OK
     """The resource manager has given the session a slice."""
-    SLICE_DOWN = "slice-down"
+    SLICE_DOWN = "slice-down", Tone.FAIL
     """A slice cannot be used; arrays on it are lost."""
-    SLICE_HEALED = "slice-healed"
+    SLICE_HEALED = "slice-healed", Tone.OK
     """It can be used again, without its former arrays."""
-    PROXY_LOST = "proxy-lost"
+    PROXY_LOST = "proxy-lost", Tone.FAIL
     """The proxy is gone, and so is all data on its devices."""
-    SUPERVISOR_LOST = "supervisor-lost"
+    SUPERVISOR_LOST = "supervisor-lost", Tone.FAIL
     """The supervisor ended without cleaning up; only the kernel itself can detect it."""
-    ARRAYS_LOST = "arrays-lost"
+    ARRAYS_LOST = "arrays-lost", Tone.WARN
     """So many arrays of the kernel were on a proxy that is gone, as it recorded: their ``count`` and ``bytes``."""
-    UNUSED = "unused"
+    UNUSED = "unused", Tone.WAIT
     """Nothing was computed since ``data["unused_since"]``; unless it is used, a session with a limit is suspended at
     ``data["suspends_at"]``, which is 0 without one. Both are 0 once that is no longer so."""
-    NOT_SUSPENDED = "not-suspended"
+    NOT_SUSPENDED = "not-suspended", Tone.WARN
     """The kernel was asked to suspend, and could not, as it recorded; the session is as it was."""
-    WARNING = "warning"
+    WARNING = "warning", Tone.WARN
     """Something that the user should know, and that stops nothing."""
     ELASTIC = "elastic"
     """Something happened to an elastic training run, which its kernel recorded; ``data["what"]`` names it, and
@@ -145,20 +126,6 @@ class EventKind(StrEnum):
     """An elastic training run as it is now. Only the newest is kept; it is for pages, and no entry of a timeline."""
 
 
-_KIND_TONES: Mapping[EventKind, Tone] = {
-    EventKind.STAGE: Tone.NONE,
-    EventKind.SLICE_PLACED: Tone.OK,
-    EventKind.SLICE_DOWN: Tone.FAIL,
-    EventKind.SLICE_HEALED: Tone.OK,
-    EventKind.PROXY_LOST: Tone.FAIL,
-    EventKind.SUPERVISOR_LOST: Tone.FAIL,
-    EventKind.ARRAYS_LOST: Tone.WARN,
-    EventKind.UNUSED: Tone.WAIT,
-    EventKind.NOT_SUSPENDED: Tone.WARN,
-    EventKind.WARNING: Tone.WARN,
-    EventKind.ELASTIC_RUN: Tone.NONE,
-}
-"""Those of the other two depend on their data."""
 SLICE_EVENTS = frozenset({EventKind.SLICE_PLACED, EventKind.SLICE_HEALED, EventKind.SLICE_DOWN})
 LOSSES = frozenset({EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST})
 """Of all arrays of a session."""
@@ -217,7 +184,7 @@ class Event:
                 # A client has recorded it, which may be of another version.
                 return Tone(tone) if tone in tuple(Tone) else Tone.NONE
             case kind:
-                return _KIND_TONES[kind]
+                return kind.tone
 
     def to_json(self) -> dict[str, Any]:
         """Return this event as JSON values."""

@@ -76,6 +76,17 @@ async def first_done(
     return tuple(future if future in done else None for future in futures)
 
 
+class Running(set[asyncio.Task[Any]]):
+    """The tasks of one owner that have not ended; asyncio itself keeps only weak references."""
+
+    def begin(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
+        """Run `work` as a task of these."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.add(task)
+        task.add_done_callback(self.discard)
+        return task
+
+
 class Backoff:
     """Pauses between the attempts of one loop: ``for`` and ``async for`` yield the number of each attempt, from 0 on.
 

@@ -1,12 +1,13 @@
 """The tones of states and events, which notebooks and the sidebar draw as colours and marks.
 
-Each enum whose values people see has its tones beside it, as a property ``tone``; what travels to the sidebar carries
-its own, so that no face has a table of them.
+Each enum whose values people see is a :class:`Toned`; what travels to the sidebar carries its own tone, so that no face
+has a table of them.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 
 class Mark(StrEnum):
@@ -32,3 +33,20 @@ class Tone(StrEnum):
     def mark(self) -> Mark:
         """The sign of the same meaning."""
         return Mark[self.name]
+
+
+class Toned(StrEnum):
+    """An enum whose members are texts with tones: ``READY = "ready", Tone.OK``.
+
+    Attributes:
+      tone: Colour and mark of a member; a word beside them always says the same.
+    """
+
+    tone: Tone
+
+    def __new__(cls, text: str, tone: Tone = Tone.NONE) -> Self:
+        """Return a member; the text alone is its value."""
+        member = str.__new__(cls, text)
+        member._value_ = text
+        member.tone = tone
+        return member

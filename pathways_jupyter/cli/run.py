@@ -58,22 +58,19 @@ def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None
         code = SIGNALLED + error.number
     except KeyboardInterrupt as error:
         _say(f"interrupted; {str(error) or 'what was created is being removed.'}")
-    finally:
-        progress.close()
     if session is not None and session.left:
         _say(session.left)
     sys.exit(code)
 
 
 class _Connecting:
-    """Progress on standard error: one line that changes on a terminal, a line for each stage elsewhere."""
+    """Progress on standard error, a line for each stage."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._progress = Progress()
         self._began = time.monotonic()
         self._said = ""
-        self._status: Any = None
 
     def add(self, event: Event) -> None:
         """Show an event of the connecting session."""
@@ -86,35 +83,17 @@ class _Connecting:
 
     def show(self, text: str) -> None:
         """Show what is being done."""
-        if self._quiet or text == self._said:
-            return
-        self._said = text
-        if not sys.stderr.isatty():
+        if not self._quiet and text != self._said:
+            self._said = text
             _say(text)
-            return
-        if self._status is None:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-            self._status.start()
-        from rich.text import Text
-
-        self._status.update(Text(text))
 
     def done(self, record: SessionRecord) -> None:
         """Show that the program begins."""
-        self.close()
         if record.tcp_port and not record.direct:
             _say(f"warning: other users of this machine can use these TPUs too, at {record.target}.")
         if not self._quiet:
             took = text.duration(time.monotonic() - self._began)
             _say(f"connected to {text.instances(record.instances)} in {took}, session {record.id}.")
-
-    def close(self) -> None:
-        """Remove the changing line."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
 
 
 def _say(text: str) -> None:

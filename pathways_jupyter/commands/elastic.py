@@ -66,8 +66,8 @@ COMMANDS = (
     Command(
         "elastic export",
         "Write the elastic training run of this notebook to a file.",
-        words=(Word("file", "elastic.json if left out; .trace.json for Perfetto", source=Source.FILES),),
-        examples={"elastic export run.trace.json": "open it at ui.perfetto.dev"},
+        words=(Word("file", "elastic.json if left out", source=Source.FILES),),
+        examples={"elastic export run.json": "events, steps, goodput and snapshots, as JSON"},
         only=Face.NOTEBOOK,
     ),
     Command(

@@ -1,6 +1,6 @@
-"""A run's record for other programs: JSON, the Trace Event format, which Perfetto opens, and the session's log.
+"""A run's record for other programs: JSON, and the session's log.
 
-JSON knows neither NaN nor infinity, which a diverging loss is: those values are null, and left out of the trace.
+JSON knows neither NaN nor infinity, which a diverging loss is: those values are null.
 """
 
 from __future__ import annotations
@@ -32,32 +32,6 @@ def to_json(record: Record) -> str:
         "snapshots": [asdict(each) for each in record.goodput.snapshots],
     }
     return json.dumps(value, allow_nan=False)
-
-
-def to_trace(record: Record) -> str:
-    """Return events as instants, and slices and metrics as counters, in microseconds since the run's begin."""
-    events, steps = record.events, record.steps
-    begun = min([record.begun, *(each.at for each in events), *(each.at for each in steps)])
-
-    def at(seconds: float) -> dict[str, Any]:
-        return {"pid": 1, "tid": 1, "ts": round((seconds - begun) * 1e6)}
-
-    made: list[dict[str, Any]] = [
-        {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": f"elastic training {record.id}"}},
-        {"name": "thread_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "events"}},
-    ]
-    for event in events:
-        args = {"message": event.message, "step": event.step, "slices": list(event.slices), **event.data}
-        made.append({"name": event.kind, "cat": "elastic", "ph": "i", "s": "p", **at(event.at), "args": args})
-    for when, number in record.slices:
-        made.append({"name": "slices", "ph": "C", **at(when), "args": {"slices": number}})
-    for step in steps:
-        made += [
-            {"name": name, "ph": "C", **at(step.at), "args": {name: value}}
-            for name, value in _finite(step.metrics).items()
-            if value is not None
-        ]
-    return json.dumps({"traceEvents": made, "displayTimeUnit": "ms"}, allow_nan=False)
 
 
 def to_log(record: Record, runs: list[dict[str, Any]]) -> Event:

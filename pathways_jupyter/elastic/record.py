@@ -16,11 +16,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from pathways_jupyter.base.text import count
-from pathways_jupyter.base.tones import Tone
+from pathways_jupyter.base.tones import Tone, Toned
 from pathways_jupyter.elastic.goodput import Goodput
 from pathways_jupyter.session.kernel import process
 
@@ -34,73 +33,40 @@ LONGEST_NAME = 40
 """In characters, of the names of a run, and of its metrics in the session's log."""
 
 
-class Kind(StrEnum):
+class Kind(Toned):
     """Kinds of elastic events."""
 
-    SLICE_DOWN = "slice-down"
-    SLICE_UP = "slice-up"
-    DETECTED = "detected"
+    SLICE_DOWN = "slice-down", Tone.FAIL
+    SLICE_UP = "slice-up", Tone.OK
+    DETECTED = "detected", Tone.FAIL
     """The loop noticed that slices it uses are gone."""
-    RESTORED = "restored"
+    RESTORED = "restored", Tone.WARN
     """A snapshot was put on the remaining slices."""
-    RESUMED = "resumed"
+    RESUMED = "resumed", Tone.OK
     """The first step after a change of slices is complete, or a function has been called again."""
-    GROWN = "grown"
-    WAITING = "waiting"
+    GROWN = "grown", Tone.OK
+    WAITING = "waiting", Tone.WARN
     """Fewer slices than allowed; training is paused."""
-    RETRY = "retry"
+    RETRY = "retry", Tone.WARN
     """There is no new proxy yet, or there is one now."""
-    NOTE = "note"
+    NOTE = "note", Tone.WARN
     """A finding that changes nothing now: snapshots that were not written or read, a step not compiled ahead."""
-    INJECTED = "injected"
+    INJECTED = "injected", Tone.WARN
     """A fault on purpose."""
 
-    @property
-    def tone(self) -> Tone:
-        """Its colour and mark."""
-        return _KIND_TONES[self]
 
-
-_KIND_TONES = {
-    Kind.SLICE_DOWN: Tone.FAIL,
-    Kind.SLICE_UP: Tone.OK,
-    Kind.DETECTED: Tone.FAIL,
-    Kind.RESTORED: Tone.WARN,
-    Kind.RESUMED: Tone.OK,
-    Kind.GROWN: Tone.OK,
-    Kind.WAITING: Tone.WARN,
-    Kind.RETRY: Tone.WARN,
-    Kind.NOTE: Tone.WARN,
-    Kind.INJECTED: Tone.WARN,
-}
-
-
-class Phase(StrEnum):
+class Phase(Toned):
     """Phase of a run."""
 
-    TRAINING = "training"
-    RECOVERING = "recovering"
+    TRAINING = "training", Tone.OK
+    RECOVERING = "recovering", Tone.WARN
     """From the moment that a loss is noticed to the first complete step after it."""
-    WAITING = "waiting"
+    WAITING = "waiting", Tone.WAIT
     """Too few slices are up."""
-    DONE = "done"
+    DONE = "done", Tone.OK
     """All steps are complete."""
-    STOPPED = "stopped"
+    STOPPED = "stopped", Tone.FAIL
     """It ended before all steps were complete: by an error or an Interrupt."""
-
-    @property
-    def tone(self) -> Tone:
-        """Its colour and mark."""
-        return _PHASE_TONES[self]
-
-
-_PHASE_TONES = {
-    Phase.TRAINING: Tone.OK,
-    Phase.RECOVERING: Tone.WARN,
-    Phase.WAITING: Tone.WAIT,
-    Phase.DONE: Tone.OK,
-    Phase.STOPPED: Tone.FAIL,
-}
 
 
 _PHASES = {

@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ class _Guest:
         self._followed: set[str] = set()
         self._posted: dict[str, SessionRecord] = {}
         self._name = ""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks.Running()
 
     async def close(self) -> None:
         """End the kernels and every connection."""
@@ -95,11 +95,6 @@ class _Guest:
         await asyncio.gather(*(each.end() for each in mine))
         await tasks.stop(*self._tasks)
         await self.channels.close()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _take(self, message: dict[str, Any]) -> None:
         if "near" in message:
@@ -111,7 +106,7 @@ class _Guest:
                 kernel.signal(int(message["signal"]))
             elif "end" in message:
                 # Its sessions are followed to their ends.
-                self._spawn(kernel.end())
+                self._tasks.begin(kernel.end())
 
     def _succeed(self, name: str) -> None:
         """Take the place of a near end of this name, which was killed: the relay takes that for a cut."""
@@ -120,7 +115,7 @@ class _Guest:
         if earlier is not None:
             # Its kernels end with its stream, and their sessions after them.
             self._followed, self._posted = set(earlier._followed), dict(earlier._posted)
-            self._spawn(self._follow_sessions())
+            self._tasks.begin(self._follow_sessions())
             earlier._writer.close()
 
     def _begin(self, setup: dict[str, Any]) -> None:
@@ -140,11 +135,11 @@ class _Guest:
         except (OSError, KeyError) as error:
             self.channels.post({"kernel": name, "exit": 1, "last": f"it cannot be started: {error}"})
             return
-        self._spawn(self._run(name, kernel, earlier))
+        self._tasks.begin(self._run(name, kernel, earlier))
 
     async def _run(self, name: str, kernel: HostedKernel, earlier: list[HostedKernel]) -> None:
         if not self._followed:
-            self._spawn(self._follow_sessions())
+            self._tasks.begin(self._follow_sessions())
         self._followed.add(kernel.id)
         try:
             for each in earlier:
@@ -157,7 +152,7 @@ class _Guest:
             del self._kernels[name]
 
     def _accept(self, channel: StreamChannel, request: dict[str, Any]) -> None:
-        self._spawn(self._connect(channel, request))
+        self._tasks.begin(self._connect(channel, request))
 
     async def _connect(self, channel: StreamChannel, request: dict[str, Any]) -> None:
         kernel = self._kernels.get(str(request.get("kernel")))

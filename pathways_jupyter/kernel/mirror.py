@@ -15,12 +15,13 @@ import fcntl
 import logging
 import os
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConnectionLost, PathwaysError
+from pathways_jupyter.base.tasks import Running
 from pathways_jupyter.kernel.kernel_settings import cluster_settings
 from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.session import registry
@@ -53,17 +54,17 @@ class MirroredSessions:
         self._forwards: dict[str, Forward] = {}
         self._logs: dict[str, int] = {}
         self._writing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Running()
 
     @property
     def sessions(self) -> int:
         """The number of sessions."""
         return len(self._records)
 
-    def follow(self, stream: LabStream, cluster: str) -> None:
-        """Take the sessions that `stream` reports; `cluster` is the name of its cluster."""
+    def follow(self, stream: LabStream) -> None:
+        """Take the sessions that `stream` reports."""
         self._stream = stream
-        self._context = "" if self._where.cluster else cluster
+        self._context = "" if self._where.cluster else stream.cluster
 
     def take(self, message: Mapping[str, Any], processes: Mapping[str, int]) -> None:
         """Handle a message of the pod's host; one that is not about sessions is ignored.
@@ -71,12 +72,7 @@ class MirroredSessions:
         Args:
           processes: Those that stand for the kernels here, by Jupyter's ids.
         """
-        self._spawn(self._handle(message, processes))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(self._handle(message, processes))
 
     def forget(self, stream: LabStream | None) -> None:
         """Forget all sessions of a stream that is lost; what is left in the cluster is its pod's to remove."""
@@ -154,7 +150,7 @@ class MirroredSessions:
             registry.remove(left)
         elif record is not None:
             # Who has asked it to end still gets the answer.
-            self._spawn(self._forwards.pop(session).finish(_ANSWER_SECONDS))
+            self._tasks.begin(self._forwards.pop(session).finish(_ANSWER_SECONDS))
             os.close(self._logs.pop(session))
             registry.remove(record)
         self._changed()

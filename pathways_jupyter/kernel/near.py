@@ -26,6 +26,7 @@ from pathways_jupyter.kernel.handover import Doorbell, KernelRequest
 from pathways_jupyter.kernel.kernel_settings import KernelSettings
 from pathways_jupyter.kernel.mirror import MirroredSessions
 from pathways_jupyter.kernel.near_kernel import NearKernel
+from pathways_jupyter.kernel.places import KernelPlace
 from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.service.lab import lifecycle
@@ -42,17 +43,14 @@ class NearEnd:
 
     Args:
       identity: The same for each near end of these settings and this machine, of which there is one at a time.
-
-    Attributes:
-      name, cluster, where_here: See :class:`~pathways_jupyter.kernel.near_kernel.KernelLab`.
     """
 
     def __init__(self, chosen: KernelSettings, identity: str) -> None:
         self._chosen, self._identity = chosen, identity
-        self.name, self.cluster = chosen.lab.name, ""
-        self.where_here = kernel_settings.cluster_settings(chosen.where)
+        # The cluster's name, for people; empty until it is known.
+        self._cluster = ""
         self._kernels: dict[str, NearKernel] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = tasks.Running()
         self._changed = asyncio.Event()
         self._opening = asyncio.Lock()
         self._client: Client | None = None
@@ -68,13 +66,14 @@ class NearEnd:
             os.close(request.lifeline)
             os.close(request.answer)
             return
-        kernel = self._kernels[request.run] = NearKernel(self, request)
-        task = asyncio.get_running_loop().create_task(self._run(kernel))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        where = kernel_settings.cluster_settings(self._chosen.where)
+        place = KernelPlace(request.kernel_id, self._chosen.lab.name, where=where)
+        kernel = self._kernels[request.run] = NearKernel(request, place, self.stream)
+        self._running.begin(self._run(kernel))
         self._changed.set()
         if self._cut:
-            kernel.report(f"The connection to the pod of its kernels is cut, and this one waits for it. {self._cut}")
+            words = f"The connection to the pod of its kernels is cut, and this one waits for it. {self._cut}"
+            kernel.report(words, self._cluster)
 
     async def _run(self, kernel: NearKernel) -> None:
         try:
@@ -102,7 +101,7 @@ class NearEnd:
         with contextlib.suppress(PathwaysError):
             async with Client(await clusters.resolve(where)) as client:
                 namespace = where.namespace or client.namespace
-                is_running = await lifecycle.is_running(client, namespace, self.name)
+                is_running = await lifecycle.is_running(client, namespace, self._chosen.lab.name)
             if is_running:
                 await self.stream()
 
@@ -118,7 +117,7 @@ class NearEnd:
                 # Another one: the cluster may have moved, and another pod has nothing of the last one's.
                 await self._close_stream()
                 stream = self._stream = await self._opened()
-                self._mirror.follow(stream, self.cluster)
+                self._mirror.follow(stream)
                 stream.channels.post({"near": self._identity})
                 # No message comes any more that a session has gone.
                 stream.ended.add_done_callback(lambda _: self._forget(stream))
@@ -140,7 +139,7 @@ class NearEnd:
                 if not self._has_ended():
                     await reload(error)
 
-            self.cluster = client.cluster.name
+            self._cluster = client.cluster.name
             namespace = where.namespace or client.namespace
             # Most find a lab that runs, and need not look at all of it.
             if not await lifecycle.is_running(client, namespace, name):
@@ -197,7 +196,7 @@ class NearEnd:
 
     def _report(self, words: str) -> None:
         for kernel in self._kernels.values():
-            kernel.report(words)
+            kernel.report(words, self._cluster)
 
     async def close(self) -> None:
         """End what is left."""

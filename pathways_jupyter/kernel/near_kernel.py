@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
@@ -42,35 +42,25 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.2
 logger = logging.getLogger(__name__)
 
 
-class KernelLab(Protocol):
-    """Interface of the near end for its kernels.
+class NearKernel:
+    """One kernel, until its process here or there has ended.
 
-    Attributes:
-      name: Of the lab.
-      cluster: Name of its cluster, for people; empty until it is known.
-      where_here: The settings that name the cluster on this machine.
+    Args:
+      place: What is known of its place.
+      open_stream: Returns the stream to the lab's pod; PathwaysError when there is none.
     """
 
-    name: str
-    cluster: str
-    where_here: dict[str, object]
-
-    async def stream(self) -> LabStream:
-        """Return the stream to the lab's pod; PathwaysError when there is none."""
-
-
-class NearKernel:
-    """One kernel, until its process here or there has ended."""
-
-    def __init__(self, near: KernelLab, request: KernelRequest) -> None:
+    def __init__(
+        self, request: KernelRequest, place: KernelPlace, open_stream: Callable[[], Awaitable[LabStream]]
+    ) -> None:
         self.request = request
-        self._near = near
+        self._open_stream = open_stream
         self._forwards: list[Forward] = []
         self._stream: LabStream | None = None
         self._listens, self._begun, self._moves = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._exit: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._folder = SentFolder(request.directory)
-        self._fetches: set[asyncio.Task[None]] = set()
+        self._fetches = tasks.Running()
         # Of packages in this Python and in the pod's, and what is otherwise there.
         self._versions: asyncio.Task[dict[str, str | None]] | None = None
         self._there: dict[str, str | None] = {}
@@ -79,7 +69,7 @@ class NearKernel:
         self._returns: Moved | None = None
         # Bytes on the way to the front end before the answer to the cell that says so.
         self._unanswered = 0
-        self._place = PlaceFile(KernelPlace(request.kernel_id, near.name, where=near.where_here))
+        self._place = PlaceFile(place)
 
     async def run(self) -> None:
         """Run the kernel."""
@@ -121,9 +111,8 @@ class NearKernel:
     def accept(self, channel: StreamChannel) -> None:
         """Take the files that a cell fetches, or its wish to go on with a kernel of this machine."""
         work = functools.partial(fetch.receive, root=self._folder.root, move=self._move)
-        task = asyncio.create_task(portforward.join(channel, functools.partial(portforward.dial_thread, work)))
-        self._fetches.add(task)
-        task.add_done_callback(self._fetched)
+        fetching = portforward.join(channel, functools.partial(portforward.dial_thread, work))
+        self._fetches.begin(fetching).add_done_callback(_log_failure)
 
     @property
     def _shell(self) -> Forward:
@@ -148,31 +137,26 @@ class NearKernel:
 
     def _move(self, what: str) -> None:
         moved, origin = Moved.from_json(what), Moved.from_json(self.request.moved or Moved().to_json()).origin
-        where = {name: each for name, each in self._near.where_here.items() if each}
+        where = {name: each for name, each in self._place.place.where.items() if each}
         self._unanswered = self._shell.traffic.received
         # `local` names the cluster alone.
         where = {"local": True} if where.get("local") else where
         self._returns = dataclasses.replace(moved, settings={**moved.settings, **where}, origin=origin)
         self._exit.get_loop().call_soon_threadsafe(self._moves.set)
 
-    def _fetched(self, task: asyncio.Task[None]) -> None:
-        self._fetches.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.info("a fetch has ended: %s", error)
-
-    def report(self, words: str) -> None:
-        """Show what the kernel waits for; empty when that is over."""
+    def report(self, words: str, cluster: str) -> None:
+        """Show what the kernel waits for, empty when that is over; and the cluster's name, empty while not known."""
         if words:
             self._say(words)
-        self._place.update(message=words, cluster=self._near.cluster)
+        self._place.update(message=words, cluster=cluster)
 
     async def _live(self) -> tuple[int, str]:
         """Return the kernel's exit code, and in words how it has ended."""
         request, starting = self.request, None
         try:
             await self._listen()
-            self._stream = stream = await self._near.stream()
-            self._place.update(pod=stream.pod, cluster=self._near.cluster)
+            self._stream = stream = await self._open_stream()
+            self._place.update(pod=stream.pod, cluster=stream.cluster)
             about = {"id": request.kernel_id, "run": request.run, "key": request.connection["key"]}
             packages = await asyncio.to_thread(differences.imported, request.environment.get("JPY_SESSION_NAME", ""))
             self._versions = asyncio.create_task(asyncio.to_thread(differences.versions, packages))
@@ -311,6 +295,11 @@ class NearKernel:
     def _write(self, line: bytes) -> None:
         with contextlib.suppress(OSError):
             os.write(self.request.answer, line + b"\n")
+
+
+def _log_failure(fetched: asyncio.Task[None]) -> None:
+    if not fetched.cancelled() and (error := fetched.exception()) is not None:
+        logger.info("a fetch has ended: %s", error)
 
 
 def _sentences(error: PathwaysError) -> str:

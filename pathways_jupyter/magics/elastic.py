@@ -82,9 +82,8 @@ def export(notebook: NotebookSession, values: Values) -> View:
     if shown is None:
         raise SessionError("No elastic training has run in this notebook yet.", hint="See help(elastic.train_loop).")
     path = parse_path(values.get("file") or "elastic.json")
-    convert = exporting.to_trace if path.name.endswith(".trace.json") else exporting.to_json
     try:
-        path.write_text(convert(shown), encoding="utf-8")
+        path.write_text(exporting.to_json(shown), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Choose another file.") from error
     return said(f"{path} was written.")

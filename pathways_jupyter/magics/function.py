@@ -36,7 +36,7 @@ def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
     Args:
       progress: Whether to show progress; None shows it in notebooks and terminals only.
     """
-    from pathways_jupyter.session.kernel import attempt, interrupted_calls, process, session
+    from pathways_jupyter.session.kernel import attempt, process, session
 
     # What shows progress and the session's card prints.
     with interrupts.defer_sigint():
@@ -67,8 +67,6 @@ def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
             raise KeyboardInterrupt(attempt.give_up(error)) from None
         if notebook is not None:
             notebook.watch(made)
-        else:
-            interrupted_calls.leave_interrupted_calls()
         return made
 
 

@@ -14,7 +14,7 @@ from pathways_jupyter.base.tones import Mark, Tone
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, card, head, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, preformatted
-from pathways_jupyter.service.checks import Finding, Level
+from pathways_jupyter.service.checks import Finding
 
 
 def findings(results: Sequence[Finding], face: Face) -> View:
@@ -23,15 +23,14 @@ def findings(results: Sequence[Finding], face: Face) -> View:
     plain = []
     rows = []
     for each in results:
-        tone = Tone(each.level)
-        plain.append(f"{tone.mark} {each.name:<{width}}  {each.message}")
+        plain.append(f"{each.level.mark} {each.name:<{width}}  {each.message}")
         advice = f"{each.hint} ({more(each.heading, face)})" if each.hint else ""
         if advice:
             plain.append(f"  {'':<{width}}  {advice}")
         below = f"<br>{muted(advice).html}" if advice else ""
-        rows.append((toned(tone), each.name, Part(each.message, escape(each.message) + below)))
-    failed = sum(each.level is Level.FAIL for each in results)
-    warned = sum(each.level is Level.WARN for each in results)
+        rows.append((toned(each.level), each.name, Part(each.message, escape(each.message) + below)))
+    failed = sum(each.level is Tone.FAIL for each in results)
+    warned = sum(each.level is Tone.WARN for each in results)
     worst, summary = Tone.OK, "All is well."
     if failed:
         worst, summary = Tone.FAIL, f"{count(failed, 'problem keeps', 'problems keep')} this machine from connecting."

@@ -23,7 +23,7 @@ def view(jobs: Sequence[JobInfo]) -> View:
             toned(conditions.TONES[job.state], job.state.lower()),
             f"{job.instance_type}={job.slices}" if job.instance_type else "?",
             str(job.restarts),
-            f"{job.kind}{f' of {job.maker}' if job.maker else ''}{', headless' if job.headless else ''}{_marks(job)}",
+            f"{job.kind}{', headless' if job.headless else ''}{_marks(job)}",
             text.duration(max(0.0, now - job.clock_ahead - job.created)),
         )
         for job in jobs

@@ -12,11 +12,10 @@ from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import as_of, card, code, fields, head, indented, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.checks import Finding
-from pathways_jupyter.service.rollout import RolloutStep, StepKind
+from pathways_jupyter.service.rollout import RolloutStep
 from pathways_jupyter.service.status import Overview
 
 _HEADERS = ("", "service", "namespace", "slices", "type", "ready", "in use", "by", "JAX", "age", "address")
-_STEPS = {StepKind.DONE: Tone.OK, StepKind.WAIT: Tone.WAIT, StepKind.WARN: Tone.WARN}
 
 
 def view(services: Sequence[Overview]) -> View:
@@ -84,6 +83,6 @@ def details(service: Overview, cluster: str = "") -> View:
 def step(progress: Finding | RolloutStep, face: Face) -> str:
     """Return a finding of the checks, or a step of a start, as one line; advice on a second one."""
     if isinstance(progress, RolloutStep):
-        return f"{_STEPS[progress.kind].mark} {progress.message}"
+        return f"{progress.tone.mark} {progress.message}"
     advice = f"\n  {worded(progress.hint, face)}" if progress.hint else ""
-    return f"{Tone(progress.level).mark} {progress.name}: {progress.message}{advice}"
+    return f"{progress.level.mark} {progress.name}: {progress.message}{advice}"

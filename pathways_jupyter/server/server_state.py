@@ -57,7 +57,7 @@ class ServerState:
     def __init__(self) -> None:
         self.sessions = SessionWatch()
         self._watches: dict[tuple[str, str, str], ClusterWatch] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = tasks.Running()
         self._preparing: asyncio.Task[None] | None = None
 
     async def watch(self, scope: Scope) -> ClusterWatch:
@@ -212,9 +212,8 @@ class ServerState:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` as a background task; its exception is logged."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task = self._tasks.begin(work)
+        task.add_done_callback(_log_failure)
         return task
 
     async def close(self) -> None:
@@ -224,11 +223,6 @@ class ServerState:
             task.cancel()
         await asyncio.gather(*(watch.close() for watch in self._watches.values()))
         self._watches.clear()
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("%s failed", task.get_name(), exc_info=error)
 
     async def _keep(self, key: tuple[str, str, str], watch: ClusterWatch) -> None:
         """Sweep the cluster of `watch` until that has had no listeners for a while; then close it."""
@@ -256,6 +250,11 @@ class ServerState:
                 # A failed round must not end the periodic sweep.
                 logger.exception("could not sweep %s", watch.cluster.name)
             await asyncio.sleep(SWEEP_SECONDS)
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("%s failed", task.get_name(), exc_info=error)
 
 
 async def _prepare() -> None:

@@ -27,11 +27,13 @@ from pathways_jupyter.kernel.places import KernelPlace
 from pathways_jupyter.render import sessions as drawn
 from pathways_jupyter.server import scope
 from pathways_jupyter.service import names
-from pathways_jupyter.service.feed import Message, PolledFeed
+from pathways_jupyter.service.feed import Feed, Message
 from pathways_jupyter.session import client, registry
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.verdicts import verdicts
 
+_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.25, 5.0
+"""Between two looks at the files, the second where looks fail: no portable call waits for a change of a directory."""
 STATUS_SECONDS = 2.5
 """Delay before a supervisor is queried again; a stopped one accepts connections all the while."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
@@ -61,14 +63,13 @@ class _Followed:
     round_trip: float = 0.0
 
 
-class SessionWatch(PolledFeed):
+class SessionWatch(Feed):
     """Publishes sessions and their events to listeners."""
-
-    # There is no portable system call to wait for a change of a directory.
-    poll_seconds = 0.25
 
     def __init__(self) -> None:
         super().__init__()
+        # What the files were at the last look; None to read them in any case.
+        self._seen: object = None
         # None until the first look.
         self._rows: list[dict[str, Any]] | None = None
         self._kernels: list[dict[str, Any]] = []
@@ -85,14 +86,29 @@ class SessionWatch(PolledFeed):
 
     def stop(self) -> list[asyncio.Task[None]]:
         """Stop watching, and forget all but what has ended: a page that is reloaded leaves for a moment."""
-        self._rows = None
+        self._seen = self._rows = None
         self._followed = {session: each for session, each in self._followed.items() if session in self._ended}
         return super().stop()
 
-    async def _fingerprint(self) -> object:
-        return [runtime_files.fingerprint(each) for each in (runtime_dir(), places.directory())]
+    async def _watch(self) -> None:
+        backoff = Backoff(_POLL_SECONDS, _LONGEST_POLL_SECONDS)
+        while True:
+            try:
+                seen = [runtime_files.fingerprint(each) for each in (runtime_dir(), places.directory())]
+                if seen != self._seen:
+                    # Before reading, so that a change meanwhile causes another look.
+                    self._seen = seen
+                    await self._read()
+                backoff.reset()
+            except Exception:
+                # E.g. a directory cannot be read at the moment; the next look may succeed. Forget the last look, so
+                # that what was not published is not taken for unchanged.
+                logger.exception("sessions of this machine")
+                self._seen = None
+            await backoff.wait()
 
     async def _read(self) -> None:
+        """Read everything, and publish what has changed."""
         # Only this machine's: sockets of another machine that shares the home directory cannot be reached from here.
         records = [record for record in await asyncio.to_thread(registry.sessions) if record.is_here]
         alive = await asyncio.gather(*(asyncio.to_thread(registry.is_alive, record) for record in records))

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pathways_jupyter.base.errors import ApiError, PathwaysError
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, LEASES
 from pathways_jupyter.service import discovery, leases, queues
-
-
-class Level(StrEnum):
-    """Severity of a finding."""
-
-    OK = "ok"
-    WARN = "warn"
-    """Connecting works, but something else does not."""
-    FAIL = "fail"
-    """Connecting cannot work, or would leave something behind in the cluster."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +19,13 @@ class Finding:
 
     Attributes:
       name: What was checked, in one or two words.
+      level: OK; WARN if connecting works, but something else does not; FAIL if it cannot work, or would leave something
+        behind in the cluster.
       hint: What to do; empty when the check passed.
     """
 
     name: str
-    level: Level
+    level: Tone
     message: str
     hint: str = ""
 
@@ -55,10 +47,10 @@ async def jobsets(client: Client) -> Finding:
     except ApiError as error:
         if error.status == 404:
             return failed("jobset", discovery.no_jobsets(client))
-        return Finding("jobset", Level.WARN, f"Cannot be checked: {error}", error.hint)
+        return Finding("jobset", Tone.WARN, f"Cannot be checked: {error}", error.hint)
     except PathwaysError as error:
         return failed("jobset", error)
-    return Finding("jobset", Level.OK, f"{JOBSETS.api_version} is served")
+    return Finding("jobset", Tone.OK, f"{JOBSETS.api_version} is served")
 
 
 async def queue(client: Client, namespace: str, name: str, priority: str = "") -> list[Finding]:
@@ -73,7 +65,7 @@ async def queue(client: Client, namespace: str, name: str, priority: str = "") -
     try:
         there = await queues.check(client, namespace, name, priority)
         used = "it may not be read" if there is None else await queues.usage(client, there)
-        finding = Finding("queue", Level.OK, f"{name}: {used}")
+        finding = Finding("queue", Tone.OK, f"{name}: {used}")
     except PathwaysError as error:
         finding = failed("queue", error)
         if there is None:
@@ -89,17 +81,17 @@ async def _kueue(client: Client) -> Finding:
         lease = await objects.find(client, LEASES, _KUEUE_LEASE, namespace=_KUEUE_NAMESPACE)
     if lease is not None and leases.is_stale(lease, client.now()):
         message = f"Kueue does not run: Lease {_KUEUE_NAMESPACE}/{_KUEUE_LEASE} is not renewed."
-        return Finding("kueue", Level.FAIL, message, f"Look for its pod: kubectl get pods -n {_KUEUE_NAMESPACE}.")
+        return Finding("kueue", Tone.FAIL, message, f"Look for its pod: kubectl get pods -n {_KUEUE_NAMESPACE}.")
     runs = "Kueue runs" if lease is not None else "whether Kueue runs may not be read"
     handled = await queues.handles_jobsets(client)
     if handled is None:
-        return Finding("kueue", Level.OK, f"{runs}; whether it handles JobSets is not known: it may not be read")
+        return Finding("kueue", Tone.OK, f"{runs}; whether it handles JobSets is not known: it may not be read")
     if handled:
-        return Finding("kueue", Level.OK, f"{runs}; it handles JobSets")
+        return Finding("kueue", Tone.OK, f"{runs}; it handles JobSets")
     hint = "Add jobset.x-k8s.io/jobset to integrations.frameworks in its ConfigMap kueue-manager-config."
-    return Finding("kueue", Level.FAIL, "Kueue does not handle JobSets, which would wait for ever.", hint)
+    return Finding("kueue", Tone.FAIL, "Kueue does not handle JobSets, which would wait for ever.", hint)
 
 
 def failed(name: str, error: PathwaysError) -> Finding:
     """Return the finding of a check that `error` ended."""
-    return Finding(name, Level.FAIL, str(error), error.hint)
+    return Finding(name, Tone.FAIL, str(error), error.hint)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathways_jupyter.base.errors import ApiError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, some
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, NODES, PODS, Object
 from pathways_jupyter.service import checks, names, node_fit, permissions
-from pathways_jupyter.service.checks import Finding, Level
+from pathways_jupyter.service.checks import Finding
 from pathways_jupyter.service.service_jobset import EXCLUSIVE, PodPlacement, ServiceSpec
 
 
@@ -42,20 +43,20 @@ async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
     """Yield the result of each check, in an order in which a later one needs the earlier ones."""
     jobsets = await checks.jobsets(client)
     yield jobsets
-    if jobsets.level is Level.FAIL:
+    if jobsets.level is Tone.FAIL:
         # Every other finding would only repeat that.
         return
     allowed = await asyncio.gather(
         *(permissions.check(client, spec.namespace, need) for need in permissions.SERVICE_NEEDS)
     )
     for finding in allowed:
-        if finding.level is not Level.OK:
+        if finding.level is not Tone.OK:
             yield finding
     try:
         taken = await objects.find(client, JOBSETS, spec.name, namespace=spec.namespace)
         if taken is not None:
             raise name_taken(spec)
-        yield Finding("name", Level.OK, f"{spec.name} is free in namespace {spec.namespace}")
+        yield Finding("name", Tone.OK, f"{spec.name} is free in namespace {spec.namespace}")
     except PathwaysError as error:
         yield checks.failed("name", error)
     queue, priority = (spec.labels.get(each, "") for each in (names.QUEUE_LABEL, names.PRIORITY_LABEL))
@@ -80,7 +81,7 @@ async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
         hint = error.hint
         if isinstance(error, ApiError) and error.status == 403:
             hint = permissions.advise(permissions.PLATFORM_ROLE, "")
-        return Finding("nodes", Level.WARN, f"Node pools cannot be checked: {error}", hint)
+        return Finding("nodes", Tone.WARN, f"Node pools cannot be checked: {error}", hint)
     pools: dict[str, _Pool] = {}
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
@@ -166,13 +167,13 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
             partly = f" Its workers cannot run in {unfit}."
             more = f"Change --worker-node-selector or --worker-tolerations. {more}"
         message = f"No node pool has {needed}, which a slice of {instance} needs.{partly}"
-        return Finding("node pools", Level.FAIL, message, more)
+        return Finding("node pools", Tone.FAIL, message, more)
     if len(complete) < spec.slices:
         there = f"{'there is' if len(complete) == 1 else 'there are'} {len(complete)}: {some(complete)}"
         message = f"{count(spec.slices, 'slice')} of {instance} need as many node pools, each with {needed}; {there}."
         message += f" Workers cannot run in {unfit}." if unfit else ""
         hint = f"Ask for --slices {len(complete)}, or for more nodes. {more}"
-        return Finding("node pools", Level.FAIL, message, hint)
+        return Finding("node pools", Tone.FAIL, message, hint)
     pool_of = {node: name for name in complete for node in usable[name]}
     taken = {
         pool_of[node]: str(pod["metadata"]["labels"][names.JOBSET_NAME_LABEL])
@@ -189,8 +190,8 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
         )
         if _is_embedded(pools):
             hint += f" Add them to the embedded cluster: {_with_spare(spec)}"
-        return Finding("node pools", Level.WARN, message, hint)
-    return Finding("node pools", Level.OK, f"{free} free for {instance}: {some(complete)}")
+        return Finding("node pools", Tone.WARN, message, hint)
+    return Finding("node pools", Tone.OK, f"{free} free for {instance}: {some(complete)}")
 
 
 async def _head(client: Client, spec: ServiceSpec, chosen: str, pools: Mapping[str, _Pool]) -> Finding:
@@ -202,12 +203,12 @@ async def _head(client: Client, spec: ServiceSpec, chosen: str, pools: Mapping[s
             hint = f"Choose --head-pool {others[0]} (there: {some(others)})."
         elif _is_embedded(pools):
             hint = "The embedded cluster's nodes for it are not ready: kubectl get nodes shows them."
-        return Finding("head", Level.FAIL, f"There is no node pool {chosen} for the resource manager.", hint)
+        return Finding("head", Tone.FAIL, f"There is no node pool {chosen} for the resource manager.", hint)
     problems = {name: _misfit(node, spec.head, "head") for name, node in pools[chosen].nodes.items()}
     if all(problems.values()):
         name, problem = next(iter(problems.items()))
         message = f"The resource manager cannot run on node {name} of node pool {chosen}: {problem}."
-        return Finding("head", Level.FAIL, message, "Change --head-pool, --head-node-selector or --head-tolerations.")
+        return Finding("head", Tone.FAIL, message, "Change --head-pool, --head-node-selector or --head-tolerations.")
     nodes = {name for name, problem in problems.items() if not problem}
     # Also those of other namespaces, where they may be seen: exclusive placement is for the whole cluster.
     heads = await _running(client, spec, f"{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}")
@@ -227,8 +228,8 @@ async def _head(client: Client, spec: ServiceSpec, chosen: str, pools: Mapping[s
             f"Each of the {count(len(nodes), 'node')} of node pool {chosen} runs the head of another service or job, "
             f"whose annotation {EXCLUSIVE} keeps every other head away."
         )
-        return Finding("head", Level.FAIL, message, more)
-    return Finding("head", Level.OK, f"node pool {chosen} has {count(len(nodes - taken), 'free node')}")
+        return Finding("head", Tone.FAIL, message, more)
+    return Finding("head", Tone.OK, f"node pool {chosen} has {count(len(nodes - taken), 'free node')}")
 
 
 def _head_anywhere(spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:
@@ -236,11 +237,11 @@ def _head_anywhere(spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:
     nodes = {name: node for pool in pools.values() for name, node in pool.nodes.items()}
     fitting = [name for name, node in nodes.items() if not _misfit(node, spec.head, "head")]
     if fitting:
-        return Finding("head", Level.OK, f"{count(len(fitting), 'node')} for it: {some(fitting)}")
+        return Finding("head", Tone.OK, f"{count(len(fitting), 'node')} for it: {some(fitting)}")
     written = " ".join(f"{key}={value}" for key, value in spec.head.node_selector.items())
     return Finding(
         "head",
-        Level.FAIL,
+        Tone.FAIL,
         f"No node that is ready has the labels {written} and only taints that the resource manager tolerates.",
         "Change --head-node-selector or --head-tolerations. If GKE makes such nodes when they are needed, add "
         "--skip-checks.",

@@ -16,15 +16,16 @@ from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError, S
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.setting_values import ANNOTATION, UnfitError, bucket_address, pairs, toleration
 from pathways_jupyter.base.text import count, parse_seconds, parse_whole_number
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES, PODS, Object
 from pathways_jupyter.kube.watch import until_gone
 from pathways_jupyter.service import deploychecks, names, networkpolicy, queues, rollout, service_jobset, status
-from pathways_jupyter.service.checks import Finding, Level
+from pathways_jupyter.service.checks import Finding
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service
-from pathways_jupyter.service.rollout import RolloutStep, StepKind
+from pathways_jupyter.service.rollout import RolloutStep
 from pathways_jupyter.service.service_jobset import EXCLUSIVE, PodPlacement, ServiceSpec
 
 HEAD_POOL = "cpu-np"
@@ -169,7 +170,7 @@ async def run(
     failed = []
     async for finding in deploychecks.findings(client, spec):
         yield finding
-        failed += [finding] if finding.level is Level.FAIL else []
+        failed += [finding] if finding.level is Tone.FAIL else []
     if failed and not skip_checks:
         which = ", ".join(each.name for each in failed)
         raise ServiceError(
@@ -179,7 +180,7 @@ async def run(
         )
     # From here on an interrupt leaves the service: it starts without this process too.
     await create(client, spec)
-    yield RolloutStep(StepKind.DONE, f"Service {spec.name} is created in namespace {spec.namespace}.", 0, spec.slices)
+    yield RolloutStep(Tone.OK, f"Service {spec.name} is created in namespace {spec.namespace}.", 0, spec.slices)
     if follow:
         async with contextlib.aclosing(rollout.follow(client, spec.namespace, spec.name, seconds=seconds)) as steps:
             async for step in steps:

@@ -16,6 +16,7 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, PathwaysError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, some, to_cluster
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client, Json, Query
 from pathways_jupyter.kube.clock import boot_seconds
@@ -33,7 +34,7 @@ from pathways_jupyter.service import (
     status,
     unreadable,
 )
-from pathways_jupyter.service.checks import Finding, Level, failed, jobsets
+from pathways_jupyter.service.checks import Finding, failed, jobsets
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, no_sidecar, of_image
 from pathways_jupyter.service.model import Service
@@ -70,7 +71,7 @@ async def examine(
         cluster = await asyncio.to_thread(auth.of_config, config)
     except PathwaysError as error:
         return (failed("cluster", error), *here)
-    findings.append(Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}"))
+    findings.append(Finding("cluster", Tone.OK, f"{cluster.name} at {cluster.server}"))
     namespace = config.namespace or cluster.namespace
     needs = (*NEEDS, *further, *(permissions.QUEUE_NEEDS if config.queue else ()))
     async with _ReadOnce(cluster, patience=0) as client:
@@ -94,9 +95,9 @@ async def examine(
     for finding in (reached, accepted):
         findings.append(finding)
         # Without an answer, or with refused credentials, everything else has failed too.
-        if finding.level is Level.FAIL:
+        if finding.level is Tone.FAIL:
             return (*findings, *here)
-    if has_jobsets.level is Level.FAIL:
+    if has_jobsets.level is Tone.FAIL:
         # There is no service either.
         served = []
     return (*findings, has_jobsets, *permitted, *served, *(each for kind in others for each in kind), left)
@@ -131,7 +132,7 @@ async def _reach(client: Client, upload: str) -> Finding:
     # The rate is not probed: what could be sent in a moment would show how slowly TCP begins.
     kubernetes = f"Kubernetes {version.get('gitVersion', 'of unknown version')}"
     parts = filter(None, (kubernetes, upload, _outlook(boot_seconds() - sent)))
-    return Finding("reachable", Level.OK, ", ".join(parts))
+    return Finding("reachable", Tone.OK, ", ".join(parts))
 
 
 def _outlook(seconds: float) -> str:
@@ -157,7 +158,7 @@ async def _credentials(client: Client) -> Finding:
         name = ""
     except PathwaysError as error:
         return failed("reachable", error)
-    return Finding("credentials", Level.OK, f"accepted, as {name}" if name else "accepted")
+    return Finding("credentials", Tone.OK, f"accepted, as {name}" if name else "accepted")
 
 
 async def _service(client: Client, namespace: str, config: ConnectConfig, here: Versions) -> list[Finding]:
@@ -177,11 +178,11 @@ async def _service(client: Client, namespace: str, config: ConnectConfig, here: 
     services, findings = [each for each, _ in pairs], [_one_service(*each, config, here) for each in pairs]
     if len(findings) == 1:
         return findings[0]
-    works = [all(finding.level is not Level.FAIL for finding in each) for each in findings]
+    works = [all(finding.level is not Tone.FAIL for finding in each) for each in findings]
     chosen = [finding for each in findings for finding in each]
     if any(works):
         # A notebook can connect to another one.
-        chosen = [replace(each, level=Level.WARN) if each.level is Level.FAIL else each for each in chosen]
+        chosen = [replace(each, level=Tone.WARN) if each.level is Tone.FAIL else each for each in chosen]
     return [_choice(services), *chosen]
 
 
@@ -191,10 +192,10 @@ def _choice(services: Sequence[ServiceInfo]) -> Finding:
     listed = some([f"{each.name} ({each.instance_type or 'of an unknown type'})" for each in services])
     message = f"There are {len(services)} services: {listed}."
     if max(types.values()) == 1 and "" not in types:
-        return Finding("service", Level.OK, f"{message} Connecting chooses by the type of slice.")
+        return Finding("service", Tone.OK, f"{message} Connecting chooses by the type of slice.")
     return Finding(
         "service",
-        Level.WARN,
+        Tone.WARN,
         f"{message} The type of slice does not decide between all of them.",
         advice("Name one with {service}."),
     )
@@ -205,7 +206,7 @@ def _one_service(service: ServiceInfo, model: Service, config: ConnectConfig, he
     images = tuple(_images(service, here, config))
     if service.ended:
         return [failed("service", discovery.has_ended(service)), *images]
-    head = Finding("service", Level.OK, f"{service.name} at {service.address}")
+    head = Finding("service", Tone.OK, f"{service.name} at {service.address}")
     if model.head is not State.READY:
         message = f"The resource manager of {service.name} is not ready: {model.reason}."
         hint = advice(
@@ -213,19 +214,19 @@ def _one_service(service: ServiceInfo, model: Service, config: ConnectConfig, he
             name=service.name,
             namespace=service.namespace,
         )
-        head = Finding("service", Level.FAIL, message, hint)
+        head = Finding("service", Tone.FAIL, message, hint)
     there = len(model.slices)
     bad = [each for each in model.slices if each.state is not State.READY]
     summary = f"{there - len(bad)} of {count(there, f'{service.instance_type} slice')} ready"
     if model.reclaimable:
         summary += f", {model.reclaimable} reclaimable"
     if not bad:
-        return [head, Finding("slices", Level.OK, f"{summary}, {model.free} free"), *images]
+        return [head, Finding("slices", Tone.OK, f"{summary}, {model.free} free"), *images]
     reasons = "; ".join(
         f"slice {each.index} {each.state}: {next((host.reason for host in each.hosts if host.reason), '')}"
         for each in bad[:3]
     )
-    level = Level.FAIL if len(bad) == len(model.slices) else Level.WARN
+    level = Tone.FAIL if len(bad) == len(model.slices) else Tone.WARN
     slices = Finding("slices", level, f"{summary}; {reasons}.", advice("See their logs: {logs:worker N}."))
     return [head, slices, *images]
 
@@ -239,29 +240,27 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
             yield failed("proxy image", error)
             return
     if not here.jax:
-        yield Finding("jax", Level.WARN, "JAX is not installed here.", "Install jax in the kernel's environment.")
+        yield Finding("jax", Tone.WARN, "JAX is not installed here.", "Install jax in the kernel's environment.")
     else:
         yield _compare("jax", image, Versions(jax=here.jax), "the proxy")
     none = no_sidecar(here.jax) if here.jax else ""
     if not service.sidecar_image:
-        yield Finding(
-            "sidecar", Level.OK, f"none, which only %%colocated needs{': ' if none else ''}{none.rstrip('.')}"
-        )
+        yield Finding("sidecar", Tone.OK, f"none, which only %%colocated needs{': ' if none else ''}{none.rstrip('.')}")
         return
     finding = _compare("sidecar", service.sidecar_image, here, "the colocated Python sidecar")
-    yield replace(finding, hint=f"{finding.hint} {none}".strip()) if finding.level is not Level.OK else finding
+    yield replace(finding, hint=f"{finding.hint} {none}".strip()) if finding.level is not Tone.OK else finding
 
 
 def _compare(name: str, image: str, here: Versions, what: str) -> Finding:
     there = of_image(image)
     if not there.jax:
         message = f"The tag of {image} does not name {what}'s JAX version."
-        return Finding(name, Level.WARN, message, "Prefer images tagged jax-X.Y.Z.")
+        return Finding(name, Tone.WARN, message, "Prefer images tagged jax-X.Y.Z.")
     if different := differences(here, there):
         python = f"Python {there.python} and " if there.python else ""
         message = f"This environment and {what} differ: {'; '.join(different)}."
-        return Finding(name, Level.WARN, message, f"Use a kernel with {python}jax=={there.jax}.")
-    return Finding(name, Level.OK, f"{what} is made for JAX {there.jax}, which is installed here")
+        return Finding(name, Tone.WARN, message, f"Use a kernel with {python}jax=={there.jax}.")
+    return Finding(name, Tone.OK, f"{what} is made for JAX {there.jax}, which is installed here")
 
 
 async def _network(client: Client, namespace: str) -> list[Finding]:
@@ -274,11 +273,11 @@ async def _network(client: Client, namespace: str) -> list[Finding]:
     covered_by = [str(each["metadata"]["name"]) for each in covering]
     opened = [str(each["metadata"]["name"]) for each in covering if networkpolicy.is_open(each)]
     if covered_by and not opened:
-        return [Finding("network", Level.OK, f"NetworkPolicy {', '.join(covered_by)} covers the proxies")]
+        return [Finding("network", Tone.OK, f"NetworkPolicy {', '.join(covered_by)} covers the proxies")]
     why = f"NetworkPolicy {opened[0]} lets every pod in" if opened else "no NetworkPolicy covers them"
     message = f"Other pods can reach the proxies in namespace {namespace}, and run code on TPU hosts: {why}."
     hint = f"Close their ports: pathways-jupyter network-policy | kubectl apply -n {namespace} -f -"
-    return [Finding("network", Level.WARN, message, hint)]
+    return [Finding("network", Tone.WARN, message, hint)]
 
 
 async def _unreadable(client: Client, namespace: str) -> list[Finding]:
@@ -294,7 +293,7 @@ async def _unreadable(client: Client, namespace: str) -> list[Finding]:
     named = some([f"{unreadable.name_of(each)} ({', '.join(said)})" for each, said in refused])
     message = f"{count(len(refused), 'object')} cannot be read in full: {named}."
     hint = "Ask their users why, or delete them with kubectl; what cannot be read is left out elsewhere."
-    return [Finding("objects", Level.WARN, message, hint)]
+    return [Finding("objects", Tone.WARN, message, hint)]
 
 
 async def _operator(client: Client, namespace: str) -> list[Finding]:
@@ -307,12 +306,12 @@ async def _operator(client: Client, namespace: str) -> list[Finding]:
         if isinstance(lease, BaseException):
             raise lease
         if not leases.is_stale(lease, client.now()):
-            return [Finding("operator", Level.OK, f"an operator in namespace {searched} renews its Lease")]
+            return [Finding("operator", Tone.OK, f"an operator in namespace {searched} renews its Lease")]
         message = (
             f"No operator renews Lease {searched}/{names.OPERATOR_LEASE}: PathwaysJobs stay pending, and proxies of "
             "dead sessions hold their slices until the next connect."
         )
-        return [Finding("operator", Level.WARN, message, f"Look for its pod: kubectl get pods -n {searched}")]
+        return [Finding("operator", Tone.WARN, message, f"Look for its pod: kubectl get pods -n {searched}")]
     return []
 
 
@@ -320,14 +319,14 @@ async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Fin
     try:
         stale = await abandoned.sweep(client, namespace, dry_run=True, reclaim=abandoned.EVERY)
     except PathwaysError as error:
-        return _left(here) if here else Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
+        return _left(here) if here else Finding("leftovers", Tone.WARN, f"Cannot be checked: {error}", error.hint)
     shown = {each.job: f"proxy {each.job} of {each.user or 'an unknown user'} ({each.reason})" for each in stale}
     if names_left := [*here, *(shown[each.job] for each in stale if not each.kept)]:
         return _left(names_left)
     reclaimable = "; ".join(shown[each.job] for each in stale if each.kept)
     none = f"none on this machine, none in namespace {namespace}"
-    return Finding("leftovers", Level.OK, f"{none}; {reclaimable}" if reclaimable else none)
+    return Finding("leftovers", Tone.OK, f"{none}; {reclaimable}" if reclaimable else none)
 
 
 def _left(left: Sequence[str]) -> Finding:
-    return Finding("leftovers", Level.WARN, f"{len(left)} left: {'; '.join(left)}.", "Run pathways-jupyter clean.")
+    return Finding("leftovers", Tone.WARN, f"{len(left)} left: {'; '.join(left)}.", "Run pathways-jupyter clean.")

@@ -12,14 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pathways_jupyter.base.tasks import Backoff
-
 Message = dict[str, Any]
 Listener = Callable[[Message], None]
 Row = dict[str, Any]
-
-_LONGEST_PAUSE_SECONDS = 5.0
-"""Between two looks that fail."""
 
 logger = logging.getLogger(__name__)
 
@@ -90,48 +85,6 @@ class Feed(ABC):
             except Exception:
                 logger.exception("a listener failed and gets no more messages")
                 self._listeners.discard(listener)
-
-
-class PolledFeed(Feed):
-    """A feed of something that does not say when it changes."""
-
-    poll_seconds: float
-    """Pause between two looks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # The fingerprint of what was read last; None to read it in any case.
-        self._seen: object = None
-
-    @abstractmethod
-    async def _fingerprint(self) -> object:
-        """Return a value that changes with what is watched, and costs little."""
-
-    @abstractmethod
-    async def _read(self) -> None:
-        """Read everything, and publish what has changed."""
-
-    def stop(self) -> list[asyncio.Task[None]]:
-        """As :meth:`Feed.stop`; everything is read again for the next listener."""
-        self._seen = None
-        return super().stop()
-
-    async def _watch(self) -> None:
-        backoff = Backoff(self.poll_seconds, _LONGEST_PAUSE_SECONDS)
-        while True:
-            try:
-                seen = await self._fingerprint()
-                if seen != self._seen:
-                    # Before reading, so that a change meanwhile causes another look.
-                    self._seen = seen
-                    await self._read()
-                backoff.reset()
-            except Exception:
-                # E.g. a directory cannot be read at the moment; the next look may succeed. Forget the last fingerprint,
-                # so that what was not published is not taken for unchanged.
-                logger.exception("%s", type(self).__name__)
-                self._seen = None
-            await backoff.wait()
 
 
 def difference(before: Mapping[str, Row], now: Mapping[str, Row]) -> tuple[list[Row], list[str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import (
@@ -29,7 +30,7 @@ from pathways_jupyter.kube.objects import (
     Resource,
 )
 from pathways_jupyter.service import queues
-from pathways_jupyter.service.checks import Finding, Level
+from pathways_jupyter.service.checks import Finding
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Need:
     resource: Resource
     verbs: tuple[str, ...]
     subresource: str = ""
-    level: Level = Level.FAIL
+    level: Tone = Tone.FAIL
     purpose: str = ""
     role: str = "pathways-jupyter-user"
 
@@ -53,7 +54,7 @@ class Need:
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
 
-def _of_role(role: str, *needs: Need, level: Level | None = None) -> tuple[Need, ...]:
+def _of_role(role: str, *needs: Need, level: Tone | None = None) -> tuple[Need, ...]:
     """Return `needs` with the role of the advice, and with `level` instead of their own if it is given."""
     return tuple(replace(each, role=role, level=level or each.level) for each in needs)
 
@@ -66,25 +67,25 @@ NEEDS: tuple[Need, ...] = (
     # From Kubernetes 1.35 on the WebSocket needs both.
     Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
     Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
-    Need(PATHWAYS_JOBS, ("list", "watch"), level=Level.WARN, purpose="list PathwaysJobs in the sidebar"),
-    Need(NETWORK_POLICIES, ("list",), level=Level.WARN, purpose="see whether other pods can reach the proxies"),
+    Need(PATHWAYS_JOBS, ("list", "watch"), level=Tone.WARN, purpose="list PathwaysJobs in the sidebar"),
+    Need(NETWORK_POLICIES, ("list",), level=Tone.WARN, purpose="see whether other pods can reach the proxies"),
 )
 
 IN_CLUSTER_ROLE = "pathways-jupyter-in-cluster"
 IN_CLUSTER_NEEDS = _of_role(
     IN_CLUSTER_ROLE,
-    Need(NETWORK_POLICIES, ("create",), level=Level.WARN, purpose="let a notebook in the cluster connect directly"),
+    Need(NETWORK_POLICIES, ("create",), level=Tone.WARN, purpose="let a notebook in the cluster connect directly"),
 )
 """Only for notebooks in the cluster: everyone who may create a policy can undo every other one."""
 
 QUEUE_NEEDS = _of_role(
     "pathways-jupyter-queues",
-    Need(queues.QUEUES, ("list",), level=Level.WARN, purpose="see whether there is such a queue"),
+    Need(queues.QUEUES, ("list",), level=Tone.WARN, purpose="see whether there is such a queue"),
     Need(queues.WORKLOADS, ("list", "watch"), purpose="see why a job waits in its queue"),
-    Need(queues.WORKLOADS, ("patch",), level=Level.WARN, purpose="suspend a job that is in a queue"),
-    Need(queues.VISIBLE_QUEUES, ("get",), "pendingworkloads", Level.WARN, "see the position in the queue"),
-    Need(queues.PRIORITIES, ("get",), level=Level.WARN, purpose="see whether there is such a priority"),
-    Need(queues.CLUSTER_QUEUES, ("get",), level=Level.WARN, purpose="see the quota"),
+    Need(queues.WORKLOADS, ("patch",), level=Tone.WARN, purpose="suspend a job that is in a queue"),
+    Need(queues.VISIBLE_QUEUES, ("get",), "pendingworkloads", Tone.WARN, "see the position in the queue"),
+    Need(queues.PRIORITIES, ("get",), level=Tone.WARN, purpose="see whether there is such a priority"),
+    Need(queues.CLUSTER_QUEUES, ("get",), level=Tone.WARN, purpose="see the quota"),
 )
 """Only for those who name a queue."""
 
@@ -98,7 +99,7 @@ JOB_NEEDS = _of_role(
     Need(PODS, ("get",), "log", purpose="read a job's logs, and say why it failed"),
     Need(PODS, ("create", "get"), "portforward", purpose="attach a notebook to a job"),
     Need(EVENTS, ("list", "watch"), purpose="say why a job does not start"),
-    level=Level.WARN,
+    level=Tone.WARN,
 )
 """Of those who use jobs; connecting to a service needs none of these."""
 
@@ -109,7 +110,7 @@ FAULT_NEEDS = _of_role(
     Need(PODS, ("get", "create"), "exec", purpose="kill a worker from inside"),
     Need(PODS, ("create",), "eviction", purpose="drain a node"),
     Need(NODES, ("get", "list", "patch"), purpose="cordon and uncordon nodes"),
-    level=Level.WARN,
+    level=Tone.WARN,
 )
 
 PLATFORM_ROLE = "pathways-platform"
@@ -119,8 +120,8 @@ SERVICE_NEEDS = _of_role(
     Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
     Need(NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"),
     Need(PODS, ("get", "list", "watch"), purpose="follow the service's start"),
-    Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
-    Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
+    Need(PODS, ("get",), "log", level=Tone.WARN, purpose="see how many slices have registered"),
+    Need(EVENTS, ("list", "watch"), level=Tone.WARN, purpose="see why something does not start"),
 )
 """Of the namespace in which a service is deployed."""
 _DEPLOY_NEEDS: tuple[Need, ...] = (
@@ -143,8 +144,8 @@ INSTALL_NEEDS: tuple[Need, ...] = tuple(
     )
 )
 PLATFORM_NEEDS = (
-    *_of_role(PLATFORM_ROLE, *_DEPLOY_NEEDS, level=Level.WARN),
-    *(replace(each, level=Level.WARN) for each in INSTALL_NEEDS),
+    *_of_role(PLATFORM_ROLE, *_DEPLOY_NEEDS, level=Tone.WARN),
+    *(replace(each, level=Tone.WARN) for each in INSTALL_NEEDS),
 )
 
 _LAB_ROLE = "pathways-jupyter-lab"
@@ -152,13 +153,13 @@ LAB_NEEDS: tuple[Need, ...] = (
     *_of_role(
         _LAB_ROLE,
         *(
-            Need(resource, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster")
+            Need(resource, ("get", "create", "delete"), level=Tone.WARN, purpose="start and end a lab in the cluster")
             for resource in (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS, CLAIMS)
         ),
     ),
-    Need(JOBS, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster"),
-    Need(PODS, ("list", "watch"), level=Level.WARN, purpose="follow the pod of a lab"),
-    Need(PODS, ("create", "get"), "portforward", level=Level.WARN, purpose="open a lab in the browser"),
+    Need(JOBS, ("get", "create", "delete"), level=Tone.WARN, purpose="start and end a lab in the cluster"),
+    Need(PODS, ("list", "watch"), level=Tone.WARN, purpose="follow the pod of a lab"),
+    Need(PODS, ("create", "get"), "portforward", level=Tone.WARN, purpose="open a lab in the browser"),
 )
 """Of the user of ``pathways-jupyter lab``, besides the rules of the Role that the lab gets."""
 
@@ -218,10 +219,10 @@ async def check(client: Client, namespace: str, need: Need) -> Finding:
         )
         answers = await asyncio.gather(*asking)
     except PathwaysError as error:
-        return Finding(name, Level.WARN, f"Cannot be checked: {error}", error.hint)
+        return Finding(name, Tone.WARN, f"Cannot be checked: {error}", error.hint)
     missing = [verb for verb, answer in zip(need.verbs, answers, strict=True) if not answer]
     if not missing:
-        return Finding(name, Level.OK, ", ".join(need.verbs))
+        return Finding(name, Tone.OK, ", ".join(need.verbs))
     where = f" in namespace {within}" if within else ""
     message = f"Not allowed to {', '.join(missing)} {need}{where}, which is needed to {need.purpose}."
     return Finding(name, need.level, message, advise(need.role, within))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.base.tones import Tone
+from pathways_jupyter.base.tones import Tone, Toned
 from pathways_jupyter.service import untrusted
 
 FATAL_REASONS: Mapping[str, str] = {
@@ -24,20 +23,12 @@ UNSCHEDULABLE = "Unschedulable"
 """The reason of a pod that has no node; the message is the scheduler's."""
 
 
-class State(StrEnum):
+class State(Toned):
     """State of a pod, a host or a slice."""
 
-    READY = "ready"
-    STARTING = "starting"
-    DOWN = "down"
-
-    @property
-    def tone(self) -> Tone:
-        """Its colour and mark; a word beside them always says the same."""
-        return _TONES[self]
-
-
-_TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
+    READY = "ready", Tone.OK
+    STARTING = "starting", Tone.WAIT
+    DOWN = "down", Tone.FAIL
 
 
 def pod_state(pod: Mapping[str, Any]) -> tuple[State, str]:

@@ -11,11 +11,11 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pathways_jupyter.base.errors import ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PODS, Object, Resource
@@ -40,27 +40,17 @@ _LOG_SECONDS = 60.0
 _EXPLAINING = {"Pulling", "TriggeredScaleUp", "NotTriggerScaleUp"}
 
 
-class StepKind(StrEnum):
-    """Kinds of steps."""
-
-    DONE = "done"
-    """A part is up."""
-    WAIT = "wait"
-    """A part is not up yet, and why."""
-    WARN = "warn"
-    """A warning of the cluster."""
-
-
 @dataclass(frozen=True)
 class RolloutStep:
     """One step of a start.
 
     Attributes:
+      tone: OK for a part that is up, WAIT for one that is not yet, WARN for a warning of the cluster.
       ready: Slices whose pods are ready.
       slices: Slices in all.
     """
 
-    kind: StepKind
+    tone: Tone
     message: str
     ready: int = 0
     slices: int = 0
@@ -87,7 +77,7 @@ async def follow(
             jobset = await objects.get(client, JOBSETS, service.name, namespace=service.namespace)
             async with contextlib.aclosing(queues.until_admitted(client, jobset, seconds=seconds)) as queued:
                 async for waits in queued:
-                    yield RolloutStep(StepKind.WAIT, waits, 0, service.slices)
+                    yield RolloutStep(Tone.WAIT, waits, 0, service.slices)
             waits = ""
         async with WatchGroup(_watches(client, service)) as changes:
             while not rollout.ready:
@@ -192,9 +182,9 @@ class _Rollout:
         total = len(self.model.slices)
         if up:
             of = f" ({self.model.ready} of {total})" if part != "head" else ""
-            return [RolloutStep(StepKind.DONE, f"{title} is up{of}.", self.model.ready, total)]
-        kind = StepKind.WARN if reason in FATAL_REASONS else StepKind.WAIT
-        return [RolloutStep(kind, f"{title}: {why}.", self.model.ready, total)]
+            return [RolloutStep(Tone.OK, f"{title} is up{of}.", self.model.ready, total)]
+        tone = Tone.WARN if reason in FATAL_REASONS else Tone.WAIT
+        return [RolloutStep(tone, f"{title}: {why}.", self.model.ready, total)]
 
     def _why(self, host: SliceHost) -> str:
         return explain(self._pods.get(host.pod), host.reason or str(host.state))
@@ -216,9 +206,9 @@ class _Rollout:
         if (kind, reason, message) in self._warned:
             return []
         self._warned.add((kind, reason, message))
-        level = StepKind.WARN if event.get("type") == "Warning" else StepKind.WAIT
+        tone = Tone.WARN if event.get("type") == "Warning" else Tone.WAIT
         text = f"{kind} {name}: {reason}: {message.rstrip('.')}."
-        return [RolloutStep(level, text, self.model.ready, len(self.model.slices))]
+        return [RolloutStep(tone, text, self.model.ready, len(self.model.slices))]
 
 
 def _watches(client: Client, service: ServiceInfo) -> Mapping[Resource, AsyncGenerator[Change, None]]:
@@ -247,11 +237,11 @@ async def _registered(client: Client, rollout: _Rollout) -> RolloutStep:
                 match = _REGISTERED.search(line)
                 if match is not None and match["ready"] == match["all"]:
                     text = f"Service {service.name} is ready: {count(total, 'slice')} at {service.address}."
-                    return RolloutStep(StepKind.DONE, text, total, total)
+                    return RolloutStep(Tone.OK, text, total, total)
         why = "its log ended"
     except TimeoutError:
         why = f"its log did not say so within {_LOG_SECONDS:g} s"
     except ClusterError as error:
         why = f"its log cannot be read: {error}"
     text = f"All pods of {service.name} are ready. Whether the slices have registered is not known: {why}."
-    return RolloutStep(StepKind.WARN, text, total, total)
+    return RolloutStep(Tone.WARN, text, total, total)

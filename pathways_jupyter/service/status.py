@@ -12,7 +12,7 @@ from typing import Any
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, CapacityError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import ranges
+from pathways_jupyter.base.text import count, ranges
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
@@ -238,33 +238,24 @@ def capacity_error(service: Service, instances: Mapping[str, int], *, waited: fl
     Args:
       waited: Seconds that the session has waited for the slices.
     """
-    needed = sum(instances.values())
+    needed, there = sum(instances.values()), len(service.slices)
+    usable, word = (service.ready, "ready") if service.ready < needed else (service.free, "free")
+    message = (
+        f"{usable} of {count(there, 'slice')} of {service.name} {'is' if there == 1 else 'are'} {word}, "
+        f"and {count(needed, 'is wanted', 'are wanted')}"
+    )
     held = [each for each in service.holders if each.placed != 0]
-    usable = service.ready
-    there = len(service.slices)
-    if usable < needed and there == 1:
-        usable_text = f"{usable} of 1 slice of {service.name} is ready"
-    elif usable < needed:
-        usable_text = f"{usable} of {there} slices of {service.name} are ready"
-    elif there == 1:
-        usable_text = f"{service.free} of 1 slice of {service.name} is free"
-    else:
-        usable_text = f"{service.free} of {there} slices of {service.name} are free"
-    requested = "1 is wanted" if needed == 1 else f"{needed} are wanted"
-    message = f"{usable_text}, and {requested}."
     reasons = [_summary(each, time.time() - service.clock_ahead) for each in held]
     for state in (State.DOWN, State.STARTING):
         if numbers := [each.index for each in service.slices if each.state is state]:
             noun, verb = ("slice", "is") if len(numbers) == 1 else ("slices", "are")
             reasons.append(f"{noun} {ranges(numbers)} {verb} {state}")
-    if reasons:
-        message = f"{usable_text}, and {requested}: {'; '.join(reasons)}."
     hint = (
         advice("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")
         if waited
         else advice("Add {wait} to get them as soon as they are free, or ask for fewer.")
     )
-    return CapacityError(message, hint=hint)
+    return CapacityError(f"{message}: {'; '.join(reasons)}." if reasons else f"{message}.", hint=hint)
 
 
 def _summary(holder: Holder, now: float) -> str:

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost
-from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
+from pathways_jupyter.tunnel.carrier import Carrier, PodPort
 from pathways_jupyter.tunnel.local_connection import LocalConnection
 from pathways_jupyter.tunnel.multiplexer import StreamChannel
 from pathways_jupyter.tunnel.resumable_stream import ResumableStream
@@ -28,8 +27,6 @@ GREETING_SECONDS = 1.0
 """Longest time that :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
 
 _LOOPBACK = "127.0.0.1"
-_FIRST_PAUSE_SECONDS = 0.02
-_LONGEST_PAUSE_SECONDS = 0.25
 
 
 @dataclasses.dataclass
@@ -76,32 +73,16 @@ class Forward:
         self._ready: Stream | None = None
         self._tasks: dict[asyncio.Task[ClusterError | None], LocalConnection] = {}
 
-    async def prepare(self, *, patience: float = 0.0) -> None:
+    async def prepare(self) -> None:
         """Open a connection in advance, to check that the port is reachable; the next local connection uses it.
 
         Returns when the first bytes arrive from the pod, or after :data:`GREETING_SECONDS` without an error.
-
-        Args:
-          patience: Seconds for which to retry a refused port: a program listens some time after its container starts.
 
         Raises:
           PortRefused: Nothing listens on the port.
           ApiError: The pod is gone, or forwarding is forbidden.
           ClusterError: The server could not be reached.
         """
-        async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)):
-            try:
-                stream = await self._probe()
-                break
-            except PortRefused:
-                # Only this: whatever else is wrong does not pass while a program starts.
-                if attempts.is_over:
-                    raise
-        before, self._ready = self._ready, stream
-        if before is not None:
-            before.close()
-
-    async def _probe(self) -> Stream:
         # The protocol acknowledges nothing. A refusal comes fast, and a gRPC server sends its settings at once; but a
         # server that waits for its client sends nothing: no bytes in time counts as success.
         stream = await self._open()
@@ -114,7 +95,9 @@ class Forward:
         except BaseException:
             stream.close()
             raise
-        return stream
+        before, self._ready = self._ready, stream
+        if before is not None:
+            before.close()
 
     async def finish(self, seconds: float) -> None:
         """Stop listening, and close once every connection has ended by itself, or after so many seconds."""

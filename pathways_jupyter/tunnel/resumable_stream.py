@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pathways_jupyter.base import tasks
@@ -87,7 +87,7 @@ class ResumableStream:
         self._arrivals = self._pings = 0
         self._checkpoints = AnswerPoints()
         self._life: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks.Running()
 
     async def start(self, *, patient: bool) -> None:
         """Open the first carrier.
@@ -138,7 +138,7 @@ class ResumableStream:
         self._end.finish()
         self._inbox.discard()
         if self._life is not None and not self.ended:
-            self._spawn(self._pump())
+            self._tasks.begin(self._pump())
 
     def cut(self) -> bool:
         """Drop the carrier, as a network does that fails; return whether there was one."""
@@ -254,7 +254,7 @@ class ResumableStream:
         self._known = True
         self._carrier = carrier
         self.answered.set()
-        self._spawn(self._pump())
+        self._tasks.begin(self._pump())
         return opened
 
     async def _received(self, data: memoryview) -> None:
@@ -268,7 +268,7 @@ class ResumableStream:
             self._room.set()
         # Not awaited: reading must not wait for writing, or two full pipes would wait for each other.
         if self._end.must_answer and not self._pumping:
-            self._spawn(self._pump())
+            self._tasks.begin(self._pump())
 
     async def _pump(self) -> None:
         """Send what there is to send; one task at a time, which also sends what others add meanwhile."""
@@ -297,7 +297,7 @@ class ResumableStream:
         while silent < websocket.UNANSWERED_PINGS:
             before, sent, asked = self._arrivals, opened.carrier.sent(), boot_seconds()
             self._ask()
-            self._spawn(self._pump())
+            self._tasks.begin(self._pump())
             await asyncio.sleep(websocket.PING_SECONDS)
             # While the local program is slow, or not there yet, nothing is read, so nothing can arrive.
             alive = self._arrivals != before or self._inbox.is_waiting or opened.carrier.sent().moves_since(sent)
@@ -313,11 +313,6 @@ class ResumableStream:
         """Ask the relay for a sign of life, which it sends when all data before have arrived there."""
         self._pings += 1
         self._end.ping(self._pings)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 class RelayClient:

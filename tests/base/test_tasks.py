@@ -94,6 +94,21 @@ async def test_what_waits_for_the_first_of_several_takes_them_with_it_when_it_is
     assert over == ["slow"]
 
 
+async def test_tasks_that_run_are_kept_until_they_have_ended():
+    running, goes_on = tasks.Running(), asyncio.Event()
+
+    async def work():
+        await goes_on.wait()
+        return 7
+
+    begun = running.begin(work())
+    await asyncio.sleep(0)
+    assert running == {begun}
+    goes_on.set()
+    assert await begun == 7
+    assert not running
+
+
 def test_work_that_is_abandonable_ends_the_wait_with_any_error():
     def leave():
         raise SystemExit(3)

@@ -102,19 +102,6 @@ def test_the_export_is_json_that_every_reader_takes(record):
     assert "STEP" in value["goodput"]
 
 
-def test_the_trace_has_what_perfetto_needs(record):
-    events = json.loads(export.to_trace(record))["traceEvents"]
-    assert {event["ph"] for event in events} == {"M", "i", "C"}
-    assert all({"name", "pid", "tid", "args"} <= set(event) for event in events)
-    timed = [event for event in events if event["ph"] != "M"]
-    assert all(isinstance(event["ts"], int) and event["ts"] >= 0 for event in timed)
-    assert [event["args"]["slices"] for event in timed if event["name"] == "slices"] == [3, 2]
-    assert all(
-        isinstance(value, (int, float)) for event in timed if event["ph"] == "C" for value in event["args"].values()
-    )
-    assert [event["name"] for event in timed if event["ph"] == "i"] == ["slice-down", "detected", "restored"]
-
-
 def test_a_curve_of_any_length_stays_small_and_keeps_its_ends():
     record = Record()
     for number in range(10_001):

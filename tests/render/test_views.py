@@ -28,7 +28,7 @@ from pathways_jupyter.render import (
     slices,
     text,
 )
-from pathways_jupyter.service.checks import Finding, Level
+from pathways_jupyter.service.checks import Finding
 from pathways_jupyter.service.jobs import JobDetails
 from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
@@ -111,7 +111,7 @@ VIEWS = {
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
     "job": lambda: jobs.details(JobDetails(FAILED, (), (), ())),
     "notice": lambda: events.notice([events.News(parts.Tone.WARN, EVIL, EVIL)]),
-    "doctor": lambda: checks.findings([Finding(EVIL, Level.FAIL, EVIL, EVIL)], Face.NOTEBOOK),
+    "doctor": lambda: checks.findings([Finding(EVIL, Tone.FAIL, EVIL, EVIL)], Face.NOTEBOOK),
     "service": lambda: services.details(overview(EVIL)),
     "services": lambda: services.view([overview(EVIL)]),
     "hosts": lambda: hosts(EVIL),
@@ -356,7 +356,8 @@ def test_progress_of_something_else_has_its_own_headline():
 
 
 def test_the_doctors_verdict_is_that_of_the_worst_finding():
-    fine, odd, bad = (Finding(level, level, "found", "" if level is Level.OK else "do this") for level in Level)
+    fine = Finding("ok", Tone.OK, "found")
+    odd, bad = (Finding(level, level, "found", "do this") for level in (Tone.WARN, Tone.FAIL))
     assert checks.findings([fine], Face.NOTEBOOK).text.endswith("✓ All is well.")
     assert "Connecting works" in checks.findings([fine, odd], Face.NOTEBOOK).text
     assert checks.findings([fine, odd, bad], Face.NOTEBOOK).text.endswith(

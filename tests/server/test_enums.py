@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,11 +43,17 @@ def test_the_sidebar_knows_each_value_and_no_other(name):
 
 
 def test_each_state_kind_and_phase_has_a_tone():
-    for each in (*SessionState, *Kind, *Phase, *State):
-        assert each.tone in Tone
+    without = {each for each in (*SessionState, *Kind, *Phase, *State, *EventKind) if each.tone is Tone.NONE}
+    from_data = {EventKind.STATE, EventKind.ELASTIC}
+    assert without - from_data == {SessionState.CLOSED, EventKind.STAGE, EventKind.ELASTIC_RUN}
     assert set(conditions.TONES) == set(conditions.CONDITIONS)
-    for kind in set(EventKind) - {EventKind.STATE, EventKind.ELASTIC}:
-        assert Event(kind, "").tone in Tone
+
+
+@pytest.mark.parametrize("each", [SessionState.LOST, Kind.GROWN])
+def test_a_value_is_its_text_alone(each):
+    assert type(each)(str(each)) is each
+    assert pickle.loads(pickle.dumps(each)) is each
+    assert json.loads(json.dumps({each: each})) == {str(each): each.value}
 
 
 def test_each_state_has_transitions():

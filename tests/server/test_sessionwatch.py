@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import tempfile
 
 import pytest
+from waits import frozen
 
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
@@ -155,11 +154,8 @@ async def test_a_supervisor_that_stops_answering_is_reported_and_so_is_that_it_a
     page = Page()
     watching.add(page)
     await page.until(lambda page: [row["silent"] for row in page.sessions] == [False])
-    os.kill(record["pid"], signal.SIGSTOP)
-    try:
+    with frozen(record["pid"]):
         await page.until(lambda page: [(row["silent"], row["alive"]) for row in page.sessions] == [(True, True)])
-    finally:
-        os.kill(record["pid"], signal.SIGCONT)
     await page.until(lambda page: [row["silent"] for row in page.sessions] == [False])
 
 
@@ -215,6 +211,28 @@ async def test_only_so_many_ended_sessions_are_kept(connect, watching, monkeypat
     late = Page()
     watching.add(late)
     assert list(late.events) == made[-1:]
+
+
+async def test_a_look_that_fails_is_repeated_in_full_and_what_is_unchanged_is_not_read_again(
+    runtime, watching, monkeypatch
+):
+    looks, reads = asyncio.Queue(), []
+
+    def fingerprint(directory):
+        looks.put_nowait(len(reads))
+        return "unchanged"
+
+    async def read():
+        reads.append(watching._seen)
+        if len(reads) == 1:
+            raise OSError("the directory is gone")
+
+    monkeypatch.setattr("pathways_jupyter.server.sessionwatch.runtime_files.fingerprint", fingerprint)
+    monkeypatch.setattr(watching, "_read", read)
+    watching.add(print)
+    async with asyncio.timeout(DEADLINE):
+        # Each looks at two directories.
+        assert [await looks.get() for _ in range(8)][::2] == [0, 1, 2, 2]
 
 
 async def test_a_page_that_closes_during_the_first_look_is_not_kept(runtime, watching):

@@ -28,7 +28,7 @@ def start():
 
 
 def said(steps):
-    return [f"{step.kind} {step.message}" for step in steps]
+    return [f"{step.tone} {step.message}" for step in steps]
 
 
 def unscheduled(job, index):
@@ -60,10 +60,10 @@ def test_each_part_is_said_once_and_slices_only_after_the_head(start):
     ]
     assert start.take(PODS, ADDED, unscheduled(names.HEAD_JOB, 0)) == []
     up = said(start.take(PODS, ADDED, pod(names.HEAD_JOB, 0)))
-    assert up == ["done The head is up.", "wait Slice 0: not created yet.", "wait Slice 1: not created yet."]
-    assert said(start.take(PODS, ADDED, pod("worker", 1))) == ["done Slice 1 is up (1 of 2)."]
+    assert up == ["ok The head is up.", "wait Slice 0: not created yet.", "wait Slice 1: not created yet."]
+    assert said(start.take(PODS, ADDED, pod("worker", 1))) == ["ok Slice 1 is up (1 of 2)."]
     assert not start.ready
-    assert said(start.take(PODS, ADDED, pod("worker", 0))) == ["done Slice 0 is up (2 of 2)."]
+    assert said(start.take(PODS, ADDED, pod("worker", 0))) == ["ok Slice 0 is up (2 of 2)."]
     assert start.ready
     assert start.head == f"{SERVICE}-{names.HEAD_JOB}-0-0-abcde"
 

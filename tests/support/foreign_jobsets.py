@@ -70,7 +70,6 @@ def shared_service(name="svc", *, slices=1):
 
 
 HEADLESS = {"toolkit": toolkit, "xpk": xpk, "pathwaysutils": pathwaysutils}
-MAKERS = {"toolkit": "the Cluster Toolkit", "xpk": "xpk", "pathwaysutils": "pathwaysutils"}
 
 
 def completed_toolkit(name):

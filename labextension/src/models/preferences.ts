@@ -1,4 +1,4 @@
-/** The user's settings, validated. */
+/** The user's settings: JupyterLab checks them by schema/plugin.json, which has the defaults. */
 import { IScope } from './scope';
 import { ISession } from './sessionrows';
 
@@ -13,48 +13,21 @@ export interface IPreferences {
   readonly statusBar: boolean;
 }
 
-export const DEFAULTS: IPreferences = {
-  context: '',
-  namespace: '',
-  local: false,
-  refresh: 0,
-  notifications: true,
-  statusBar: true
-};
-
-/** Parse settings. A value of the wrong type counts as not set: the schema is not checked for overrides.json. */
-export function preferences(values: { readonly [name: string]: unknown }): IPreferences {
-  const text = (name: string) => (typeof values[name] === 'string' ? values[name] : '');
-  const flag = (name: 'local' | 'notifications' | 'statusBar') =>
-    typeof values[name] === 'boolean' ? values[name] : DEFAULTS[name];
-  return {
-    context: text('context'),
-    namespace: text('namespace'),
-    local: flag('local'),
-    refresh: typeof values.refresh === 'number' && values.refresh > 0 ? values.refresh : DEFAULTS.refresh,
-    notifications: flag('notifications'),
-    statusBar: flag('statusBar')
-  };
-}
-
-/** Choose the cluster to show: that of the session or the kernel in front, else the one in the settings, else the youngest session's. */
+/**
+ * Choose the cluster to show: that of the session or the kernel in front, else the one in the settings, else the youngest
+ * session's.
+ *
+ * @param wanted The settings, as far as they are known.
+ */
 export function scopeOf(
-  wanted: IPreferences,
+  wanted: Partial<IPreferences>,
   front: { readonly scope: IScope } | null,
   sessions: readonly ISession[]
 ): IScope {
   if (front) {
     return front.scope;
   }
-  if (wanted.context || wanted.local) {
-    return {
-      context: wanted.local ? '' : wanted.context,
-      namespace: wanted.namespace,
-      session: '',
-      kernel: '',
-      local: wanted.local
-    };
-  }
-  const youngest = sessions.at(-1);
-  return youngest?.scope ?? { context: '', namespace: wanted.namespace, session: '', kernel: '', local: false };
+  const { context = '', namespace = '', local = false } = wanted;
+  const chosen = { context: local ? '' : context, namespace, session: '', kernel: '', local };
+  return context || local ? chosen : (sessions.at(-1)?.scope ?? chosen);
 }

@@ -10,7 +10,7 @@ import { version } from '../../package.json';
 import { Api } from '../models/api';
 import { connects } from '../models/line';
 import { Model } from '../models/model';
-import { DEFAULTS, preferences, scopeOf } from '../models/preferences';
+import { IPreferences, scopeOf } from '../models/preferences';
 import { Updates } from '../models/updates';
 import { DOMAIN, IPathways, SETTINGS } from '../tokens';
 
@@ -31,7 +31,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const api = new Api(app.serviceManager.serverSettings, trans);
     const updates = new Updates(model, api);
-    let wanted = DEFAULTS;
+    let wanted: Partial<IPreferences> = {};
     let looking = false;
     const scope = () => scopeOf(wanted, model.session ?? model.place, model.sessions);
     const look = () => updates.look(looking ? scope() : null);
@@ -48,7 +48,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
     followNames(model, app.serviceManager.sessions, notebooks);
     const followPreferences: IPathways['followPreferences'] = async apply => {
       const settings = await registry?.load(SETTINGS);
-      const read = () => settings && apply(preferences(settings.composite));
+      const read = () => settings && apply(settings.composite as unknown as IPreferences);
       settings?.changed.connect(read);
       read();
     };

@@ -30,12 +30,16 @@ class LabStream:
     """A stream to a lab; made by :meth:`open`.
 
     Attributes:
+      cluster: Name of the lab's cluster, for people.
       pod: Name of the lab's pod.
       channels: What it carries.
       ended: Done, with the reason, when it cannot be continued.
     """
 
-    def __init__(self, pod: str, relay_client: RelayClient, stream: ResumableStream, channels: Multiplexer) -> None:
+    def __init__(
+        self, cluster: str, pod: str, relay_client: RelayClient, stream: ResumableStream, channels: Multiplexer
+    ) -> None:
+        self.cluster = cluster
         self.pod = pod
         self.channels = channels
         self._relay = relay_client
@@ -79,7 +83,8 @@ class LabStream:
         except BaseException:
             await relay_client.close()
             raise
-        return cls(target.pod, relay_client, stream, Multiplexer(stream.send, take=take, accept=accept))
+        channels = Multiplexer(stream.send, take=take, accept=accept)
+        return cls(client.cluster.name, target.pod, relay_client, stream, channels)
 
     def cut(self) -> int:
         """Drop the connection, as a network does that fails; return how many there were."""

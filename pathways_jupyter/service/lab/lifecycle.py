@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, ConnectionLost, ServiceError
 from pathways_jupyter.base.tasks import Backoff
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import (
@@ -29,7 +30,6 @@ from pathways_jupyter.kube.objects import (
 )
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
 from pathways_jupyter.service import permissions
-from pathways_jupyter.service.checks import Level
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.service.lab.lab_stream import LabStream, current_pod
 from pathways_jupyter.service.lab.manifests import LabSpec
@@ -57,7 +57,7 @@ async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] =
       ClusterError: A permission is missing, or the server could not be reached.
     """
     checked = await asyncio.gather(*(permissions.check(client, spec.namespace, need) for need in permissions.LAB_NEEDS))
-    if missing := [each for each in checked if each.level is not Level.OK]:
+    if missing := [each for each in checked if each.level is not Tone.OK]:
         raise ClusterError(" ".join(each.message for each in missing), hint=" ".join(each.hint for each in missing))
     existing = await objects.find(client, JOBS, spec.name, namespace=spec.namespace)
     if existing is not None and (

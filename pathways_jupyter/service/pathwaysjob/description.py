@@ -28,10 +28,6 @@ _LAST_LINES = 10
 _KILLED = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
 """Exit codes of a program that was ended from outside, whatever errors it had logged before."""
 _PROGRAMS = frozenset({names.RESOURCE_MANAGER_CONTAINER, names.PROXY_CONTAINER})
-_TOOLS = {"xpk.google.com/workload": "xpk", "gcluster.google.com/workload": "the Cluster Toolkit"}
-"""The tools of Google's that make JobSets of this shape, by a label that each puts on them."""
-_OF_PATHWAYSUTILS = "pathways-worker"
-"""The name of the workers in JobSets of pathwaysutils, which puts no label on them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,6 @@ class JobInfo:
       created: Seconds since the epoch, by the cluster's clock.
       clock_ahead: By how many seconds this machine's clock is ahead of that.
       queue: The queue of Kueue's that it is in; empty for none.
-      maker: The tool that made its JobSet; empty for a PathwaysJob, and for this package.
       unset: Variables that Pathways' containers refer to and do not set, such as ``pathways-proxy: $(PATHWAYS_HEAD)``.
       demands_alts: Whether it is headless, and on Google Cloud its proxy accepts only clients with ALTS, which no
         tunnel has.
@@ -64,7 +59,6 @@ class JobInfo:
     kind: str
     created: float
     queue: str = ""
-    maker: str = ""
     unset: tuple[str, ...] = ()
     demands_alts: bool = False
     clock_ahead: int = 0
@@ -133,20 +127,9 @@ def job_info(manifest: Mapping[str, Any], jobset: Mapping[str, Any] | None = Non
         kind=definition.KIND if is_own_kind else JOBSETS.kind,
         created=created(manifest),
         queue=queues.queue_of(manifest),
-        maker="" if is_own_kind else _maker(manifest),
         unset=obstacles.unset_references(containers),
         demands_alts=headless and obstacles.demands_alts(containers),
     )
-
-
-def _maker(jobset: Mapping[str, Any]) -> str:
-    if untrusted.label(jobset, names.MANAGED_BY_LABEL) == names.MANAGED_BY:
-        return ""
-    labels, parts = jobset["metadata"].get("labels") or {}, (jobset.get("spec") or {}).get("replicatedJobs") or ()
-    named = [tool for label, tool in _TOOLS.items() if label in labels]
-    if not named and any(each.get("name") == _OF_PATHWAYSUTILS for each in parts):
-        return "pathwaysutils"
-    return named[0] if named else "another tool"
 
 
 def _read_job(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:

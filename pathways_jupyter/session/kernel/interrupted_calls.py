@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import secrets
 import sys
 import traceback
-import warnings
-from typing import Any
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
@@ -31,7 +28,7 @@ def leave_behind(error: BaseException) -> str:
     # A later call returns at once, and the wait for its result is anywhere in JAX.
     if any("/jax/" in name.replace("\\", "/") for name in frames):
         try:
-            jax_internals.load_calls().streams.set_execution_stream_id(1 + secrets.randbelow(2**60))
+            jax_internals.load().streams.set_execution_stream_id(1 + secrets.randbelow(2**60))
         except SessionError as error:
             return str(error)
     if not any("colocated_python" in name for name in frames):
@@ -39,36 +36,3 @@ def leave_behind(error: BaseException) -> str:
     return advice(
         "The colocated call may still run on its hosts; later calls do not wait for it. {colocated_restart} ends it."
     )
-
-
-def leave_interrupted_calls() -> None:
-    """In a script, where no cell's end is reported, do as :func:`leave_behind` does when a call itself is interrupted.
-
-    A function's first call waits for its host, which says what the result looks like; later calls return at once. The
-    host may run it before the wait begins: an Interrupt in between counts as well. Warns if this version of JAX lacks a
-    name that this needs.
-    """
-    try:
-        func = jax_internals.load_calls().colocated
-    except SessionError as error:
-        warnings.warn(str(error), stacklevel=2)
-        return
-    make = func._uncached_get_specialized_func
-    if hasattr(make, "__wrapped__"):
-        return
-
-    @functools.wraps(make)
-    def make_leavable(*about: Any) -> Any:
-        call = make(*about)
-
-        @functools.wraps(call)
-        def call_or_leave(*arguments: Any, **named: Any) -> Any:
-            try:
-                return call(*arguments, **named)
-            except KeyboardInterrupt as error:
-                leave_behind(error)
-                raise
-
-        return call_or_leave
-
-    func._uncached_get_specialized_func = make_leavable

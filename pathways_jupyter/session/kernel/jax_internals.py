@@ -1,9 +1,9 @@
 """All private names of JAX that this process reaches into.
 
 JAX has no public API to exchange the devices of a running process, so the switch reaches into its table of clients, the
-function that puts data on devices, and the log level of its C++ side. All of these names are looked up together, before
-anything changes, so a JAX that has moved one of them raises an error instead of being half switched. Those of colocated
-calls are looked up when one is interrupted, because not every session imports that part of JAX.
+function that puts data on devices, and the log level of its C++ side; an interrupted colocated call is left behind by
+the order of a thread's calls. All of these names are looked up together, before anything changes, so a JAX that has
+moved one of them raises an error instead of being half switched.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import functools
 import importlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from pathways_jupyter.base.errors import SessionError
 
@@ -24,7 +24,6 @@ _MODULES: Mapping[str, str] = {
     "dispatch": "jax._src.dispatch",
     "logging": "jaxlib.utils",
     "profiler": "jax._src.profiler",
-    "colocated": "jax.experimental.colocated_python.func",
     "streams": "jaxlib._jax",
 }
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -42,7 +41,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "dispatch": ("runtime_tokens",),
     "logging": ("absl_set_min_log_level",),
     "profiler": ("_profiler", "start_server", "start_trace", "stop_server", "stop_trace", "trace"),
-    "colocated": ("_uncached_get_specialized_func",),
     "streams": ("set_execution_stream_id",),
 }
 """The names used of each module; a test compares them with the sources."""
@@ -59,6 +57,7 @@ class Internals:
       dispatch: Effects that are still pending.
       logging: The log level of JAX's C++ side.
       profiler: What ``pathwaysutils.initialize()`` replaces, and jaxlib's own profiler.
+      streams: jaxlib's C++ bindings, with the order of a thread's calls.
     """
 
     bridge: Any
@@ -67,18 +66,6 @@ class Internals:
     dispatch: Any
     logging: Any
     profiler: Any
-
-
-@dataclass(frozen=True)
-class CallInternals:
-    """JAX's modules that hold the names which leaving an interrupted colocated call behind needs.
-
-    Attributes:
-      colocated: The calls, of which the first waits for a host's description of the result.
-      streams: jaxlib's C++ bindings, with the order of a thread's calls.
-    """
-
-    colocated: Any
     streams: Any
 
 
@@ -87,44 +74,26 @@ def has_clients() -> bool:
     return bool(getattr(sys.modules.get(_MODULES["bridge"]), "_backends", None))
 
 
-_Internals = TypeVar("_Internals", Internals, CallInternals)
-
-
 @functools.cache
 def load() -> Internals:
-    """Look up all names that the switch needs.
+    """Look up all names.
 
     Raises:
       SessionError: This version of JAX lacks some of them; the message lists which.
     """
-    return _look_up(Internals, "cannot be switched")
-
-
-@functools.cache
-def load_calls() -> CallInternals:
-    """Look up the names of colocated calls.
-
-    Raises:
-      SessionError: As for :func:`load`.
-    """
-    return _look_up(CallInternals, "cannot leave an interrupted colocated call behind, and later ones wait for it")
-
-
-def _look_up(kind: type[_Internals], lacks: str) -> _Internals:
     import jax
 
     modules, missing = {}, []
-    for field in fields(kind):
-        path = _MODULES[field.name]
+    for name, path in _MODULES.items():
         try:
-            modules[field.name] = importlib.import_module(path)
+            modules[name] = importlib.import_module(path)
         except ImportError:
             missing.append(path)
             continue
-        missing += [f"{path}.{name}" for name in _NAMES[field.name] if not hasattr(modules[field.name], name)]
+        missing += [f"{path}.{each}" for each in _NAMES[name] if not hasattr(modules[name], each)]
     if missing:
         raise SessionError(
-            f"JAX {jax.__version__} {lacks}: it has no {', '.join(missing)}.",
+            f"JAX {jax.__version__} cannot be switched: it has no {', '.join(missing)}.",
             hint="Install a version of JAX that docs/installation.md lists.",
         )
-    return kind(**modules)
+    return Internals(**modules)

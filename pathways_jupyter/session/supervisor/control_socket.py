@@ -20,6 +20,7 @@ from typing import Any
 from pathways_jupyter.base import json_lines
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.tasks import Running
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.protocol import Method, Request, Response
 
@@ -74,7 +75,7 @@ Handler = Callable[[Request, ControlConnection], Awaitable[Any]]
 
 async def converse(connection: ControlConnection, handle: Handler) -> None:
     """Answer the requests of `connection` until its other end closes."""
-    tasks: set[asyncio.Task[None]] = set()
+    running = Running()
     try:
         while line := await connection.reader.readline():
             try:
@@ -83,22 +84,20 @@ async def converse(connection: ControlConnection, handle: Handler) -> None:
                 connection.answer(Response(0, error=error))
             else:
                 if isinstance(message, Request):
-                    task = asyncio.create_task(_respond(message, connection, handle))
-                    tasks.add(task)
-                    task.add_done_callback(tasks.discard)
+                    running.begin(_respond(message, connection, handle))
                 elif isinstance(message, Response):
                     connection.take(message)
             # Back-pressure: both waits come before the next line is read, so a client that sends faster than it reads
             # is blocked by its own socket, and the supervisor's memory stays bounded.
             await connection.writer.drain()
-            if len(tasks) >= MAX_CONCURRENT_REQUESTS:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if len(running) >= MAX_CONCURRENT_REQUESTS:
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     except (OSError, ValueError) as error:
         # A line beyond the limit, or a reset connection: either way no answer can be delivered.
         logger.info("connection ended: %s", error)
     finally:
         # Their answers have no receiver any more. What must not be cut short is shielded where it is awaited.
-        for task in list(tasks):
+        for task in list(running):
             task.cancel()
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import socket
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+import scripts
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session.kernel import interrupted_calls, jax_internals, jax_switch
@@ -74,10 +73,8 @@ def test_a_jax_that_was_not_used_yet_is_left_so(target):
         assert jax.devices()[0].platform == "cpu"
         print("done")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=DEADLINE, check=True
-    )
-    assert done.stdout.strip() == "done"
+    done = scripts.run(textwrap.dedent(code))
+    assert done.stdout.strip() == "done", done.stderr
 
 
 @pytest.mark.thorough
@@ -252,26 +249,18 @@ def test_the_names_that_are_checked_are_those_that_the_sources_touch():
     assert touched == set(jax_internals._NAMES["bridge"])
 
 
-@pytest.mark.parametrize("module", ["colocated", "streams"])
-def test_a_jax_without_what_colocated_calls_need_warns_in_one_sentence(module, monkeypatch):
-    monkeypatch.setitem(jax_internals._NAMES, module, ("_moved_elsewhere",))
-    jax_internals.load_calls.cache_clear()
-    said = r"JAX [\d.]+ cannot leave an interrupted colocated call behind, .* it has no .*\._moved_elsewhere\.$"
-    with pytest.warns(UserWarning, match=said):
-        interrupted_calls.leave_interrupted_calls()
-    assert "_moved_elsewhere" in interrupted_calls.leave_behind(interrupted_in_jax())
-
-
-def interrupted_in_jax():
-    """An Interrupt during a call of JAX."""
+def test_a_jax_without_the_order_of_calls_is_said_after_an_interrupt(monkeypatch):
     import jax
+    import jax.experimental.colocated_python
 
     def fail(_):
         raise KeyboardInterrupt
 
+    monkeypatch.setitem(jax_internals._NAMES, "streams", ("_moved_elsewhere",))
+    jax_internals.load.cache_clear()
     with pytest.raises(KeyboardInterrupt) as caught:
         jax.tree.map(fail, 1)
-    return caught.value
+    assert "_moved_elsewhere" in interrupted_calls.leave_behind(caught.value)
 
 
 def test_an_array_that_nothing_with_a_name_holds_is_counted():
