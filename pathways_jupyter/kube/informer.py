@@ -1,7 +1,7 @@
 """Follow objects of a cluster for as long as a program runs: list, watch, remember, and begin again.
 
-What is known of them is shown, or acted on. So an error ends nothing and is told, and a server that stops answering is
-noticed within seconds.
+What is known of them is shown, or acted on. So an error ends nothing and is reported, and a server that stops answering
+is noticed within seconds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Informer:
         # The last SYNCED or LOST.
         state: Change | None = None
 
-        def tell(change: Change) -> None:
+        def publish(change: Change) -> None:
             nonlocal state
             if change.type in {ChangeType.SYNCED, ChangeType.LOST}:
                 if change.error is not None and state is not None and str(state.error) == str(change.error):
@@ -79,10 +79,10 @@ class Informer:
                             # A list alone shows no success: watching may be forbidden.
                             if state is not None and state.error is None:
                                 backoff.reset()
-                            tell(change)
+                            publish(change)
                 except PathwaysError as error:
                     # Not installed, not allowed, or never reached: all of these can change while this program runs.
-                    tell(Change(ChangeType.LOST, error=error))
+                    publish(Change(ChangeType.LOST, error=error))
 
     @contextlib.asynccontextmanager
     async def _asking_meanwhile(self) -> AsyncIterator[None]:

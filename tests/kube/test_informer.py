@@ -1,4 +1,4 @@
-"""What follows objects for as long as a program runs: its changes, also over outages, and its requests."""
+"""Objects that are followed for as long as a program runs: their changes, also over outages, and the requests."""
 
 import asyncio
 import contextlib
