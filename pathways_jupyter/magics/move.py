@@ -84,7 +84,7 @@ def move(notebook: NotebookSession, values: Values) -> View:
         moves = not lost or bool(values.get("yes")) or notebook.screen.confirm(f"{lost} Move?")
     finally:
         if not moves:
-            # Also where the front end cannot ask, or the question is interrupted: a notebook that stays has no use for it.
+            # Also where the front end cannot ask, or the question is interrupted: it is for the other kernel only.
             saves.delete(save.name)
     if not moves:
         return said("Not moved.")
