@@ -143,7 +143,6 @@ def connect(
     job: str | None = None,
     proxy_image: str | None = None,
     proxy_options: Sequence[str] | None = None,
-    proxy_xla_flags: Sequence[str] | str | None = None,
     proxy_cpu: str | float | None = None,
     proxy_memory: str | None = None,
     proxy_node_selector: Mapping[str, str] | Sequence[str] | None = None,
@@ -205,8 +204,7 @@ def connect(
       tunnel: In a pod of the cluster: go through the API server instead of connecting directly.
       job: Attach to the proxy of this headless job, which stays, instead of making one.
       proxy_image: Image of the proxy. Default: the one of the service's version.
-      proxy_options: Additional flags for the proxy.
-      proxy_xla_flags: Flags of XLA for the proxy, each ``--xla_NAME=VALUE``.
+      proxy_options: Additional flags for the proxy, also XLA's.
       proxy_cpu: CPUs that the proxy may use. Default: 16.
       proxy_memory: Memory that the proxy may use. Default: 100G.
       proxy_node_selector: Labels of the nodes that the proxy may run on, each ``KEY=VALUE``.
@@ -240,8 +238,8 @@ def connect(
         "yes": yes, "wait": wait, "at_least": at_least, "queue": queue, "priority": priority, "gcs_bucket": gcs_bucket,
         "linger": linger, "suspend_after": suspend_after, "max_lifetime": max_lifetime, "lease_seconds": lease_seconds,
         "relay": relay, "keep": keep, "relay_image": relay_image, "timeout": timeout, "tunnel": tunnel, "job": job,
-        "proxy_image": proxy_image, "proxy_options": proxy_options, "proxy_xla_flags": proxy_xla_flags,
-        "proxy_cpu": proxy_cpu, "proxy_memory": proxy_memory, "proxy_node_selector": proxy_node_selector,
+        "proxy_image": proxy_image, "proxy_options": proxy_options, "proxy_cpu": proxy_cpu,
+        "proxy_memory": proxy_memory, "proxy_node_selector": proxy_node_selector,
         "proxy_tolerations": proxy_tolerations, "proxy_priority_class": proxy_priority_class,
         "proxy_service_account": proxy_service_account, "proxy_labels": proxy_labels, "proxy_env": proxy_env,
         "unpickle": unpickle, "pathways_service": pathways_service, "expected_tpu_instances": expected_tpu_instances,

@@ -28,11 +28,11 @@ def test_connect_survives_flags_for_tpus_and_says_where_they_belong(notebook, ma
     connected = notebook.run(f"import os\nos.environ['XLA_FLAGS'] = '{TPU_FLAG}'\n{CONNECT}")
     assert connected.error == "ConfigError", connected.shown
     assert f"XLA_FLAGS has flags that it does not know here: {TPU_FLAG}." in connected.shown
-    assert "give them with --proxy-xla-flags" in connected.shown
+    assert "give them with --proxy-options" in connected.shown
     assert not any("Switching JAX" in each for each in notebook.seen)
     assert sessions(machine) == []
     # Nothing was read here yet, so the kernel needs no restart.
-    again = f"del os.environ['XLA_FLAGS']\n%pathways connect --local --tpu tpuv6e:2x2=1 --proxy-xla-flags={TPU_FLAG}"
+    again = f"del os.environ['XLA_FLAGS']\n%pathways connect --local --tpu tpuv6e:2x2=1 --proxy-options={TPU_FLAG}"
     assert notebook.run(again).status == "ok"
     assert notebook.run("import jax; print(float(jax.numpy.arange(8.0).sum()))").text.strip() == "28.0"
 
@@ -50,7 +50,7 @@ def test_run_refuses_flags_for_tpus_before_it_takes_slices(machine):
     )
     assert done.returncode == 1
     assert TPU_FLAG in done.stderr
-    assert "give them with --proxy-xla-flags" in done.stderr
+    assert "give them with --proxy-options" in done.stderr
     assert "proxy" not in done.stderr.partition(TPU_FLAG)[0]
 
 

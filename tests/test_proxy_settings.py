@@ -9,7 +9,7 @@ from pathways_jupyter.service import proxy_job
 from pathways_jupyter.session import protocol
 
 GIVEN = {
-    "proxy_xla_flags": ["--xla_one=1", "--xla_two"],
+    "proxy_options": ["--xla_one=1", "--xla_two"],
     "proxy_cpu": "8",
     "proxy_memory": "32G",
     "proxy_node_selector": {"cloud.google.com/gke-nodepool": "cpu-np"},
@@ -29,7 +29,7 @@ def pod_of(checked: ConnectConfig) -> tuple[dict, dict]:
         address="x:1",
         image="r/proxy_server:1",
         instances={"tpuv6e:2x2": 1},
-        options=proxy_job.ProxyOptions(flags=checked.proxy_xla_flags),
+        options=proxy_job.ProxyOptions(flags=checked.proxy_options),
         settings=checked,
     )
     job = proxy_job.job(spec)
@@ -90,7 +90,6 @@ def test_a_profile_and_the_environment_say_the_same(tmp_path, monkeypatch):
         ("proxy_labels", ["-x=1"], "cannot be the key of a label"),
         ("proxy_env", ["1A=1"], "cannot be the name of a variable"),
         ("proxy_env", {"IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "false"}, "sets that itself"),
-        ("proxy_xla_flags", ["--tpu_flag"], "--xla_NAME"),
         ("proxy_env", 3, "not a list of strings"),
         ("at_least", "0", "at least 1"),
     ],

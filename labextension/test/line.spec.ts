@@ -74,16 +74,16 @@ describe('connectLine', () => {
   it('writes what is under "More", once for each value of a list', () => {
     const more = {
       'at-least': '1',
-      'proxy-xla-flags': '--xla_one=1  --xla_two',
+      'proxy-options': '--xla_one=1  --xla_two',
       'proxy-memory': ' 32G ',
       'proxy-labels': 'team=a zone=b',
       'proxy-cpu': ''
     };
-    const lists = ['proxy-xla-flags', 'proxy-labels'];
+    const lists = ['proxy-options', 'proxy-labels'];
     const fields = Object.keys(more).map(option => ({ option, label: '', example: '', list: lists.includes(option) }));
     expect(connectLine({ ...CHOICE, local: true, fields, more })).toBe(
-      '%pathways connect --local --tpu tpuv6e:2x2=2 --at-least=1 --proxy-xla-flags=--xla_one=1 ' +
-        '--proxy-xla-flags=--xla_two --proxy-memory=32G --proxy-labels=team=a --proxy-labels=zone=b'
+      '%pathways connect --local --tpu tpuv6e:2x2=2 --at-least=1 --proxy-options=--xla_one=1 ' +
+        '--proxy-options=--xla_two --proxy-memory=32G --proxy-labels=team=a --proxy-labels=zone=b'
     );
   });
 

@@ -267,18 +267,12 @@ class ConnectConfig:
     )
     proxy_options: tuple[str, ...] = _setting(
         (),
-        "additional flags for the proxy",
+        "additional flags for the proxy, also XLA's",
         "list",
         values.words,
         "sidecar:true",
         toml='["sidecar:true"]',
         label="Proxy options",
-    )
-    proxy_xla_flags: tuple[str, ...] = _pod_values(
-        "flags of XLA for the proxy, each --xla_NAME=VALUE",
-        values.XLA_FLAG,
-        "--xla_dump_to=gs://b/d",
-        "XLA flags",
     )
     proxy_cpu: str = _pod_value("CPUs that the proxy may use", values.QUANTITY, "8", default="16", label="CPUs")
     proxy_memory: str = _pod_value(

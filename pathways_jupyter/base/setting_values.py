@@ -26,7 +26,6 @@ _BUCKET = re.compile(r"[a-z0-9]([a-z0-9._-]{0,220}[a-z0-9])?")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_XLA_FLAG = re.compile(r"--xla_[a-z0-9_]+(=\S*)?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TOLERATION = re.compile(rf"(?P<key>[^=:\s]+)(=(?P<value>[^:\s]*))?(:(?P<effect>{'|'.join(_EFFECTS)}))?")
 _OWN_LABELS = ("pathways-jupyter/", "app.kubernetes.io/managed-by", "batch.kubernetes.io/", "app")
@@ -228,10 +227,6 @@ def _toleration_problem(text: str) -> str:
     return "" if _KEY.fullmatch(match["key"]) else f"{match['key']!r} cannot be the key of a taint"
 
 
-def _xla_flag_problem(text: str) -> str:
-    return "" if _XLA_FLAG.fullmatch(text) else "it is not --xla_NAME or --xla_NAME=VALUE"
-
-
 @dataclass(frozen=True)
 class PodFormat:
     """The format of a value of a pod.
@@ -271,7 +266,6 @@ OWN_LABEL = PodFormat("KEY=VALUE", _own_label_problem)
 ANNOTATION = PodFormat("KEY=VALUE", _annotation_problem)
 VARIABLE = PodFormat("NAME=VALUE", _variable_problem)
 TOLERATION = PodFormat("KEY[=VALUE][:EFFECT]", _toleration_problem)
-XLA_FLAG = PodFormat("--xla_...", _xla_flag_problem)
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def check(*, python: str = sys.executable, is_kernel: bool = True, has_clients: 
             raise ConfigError(
                 f"JAX would end this process: {XLA_FLAGS} has flags that it does not know here: {unknown['flags']}.",
                 hint=advice(
-                    "Flags for TPUs are the proxy's: take them out of XLA_FLAGS, and give them with {proxy_xla_flags}."
+                    "Flags for TPUs are the proxy's: take them out of XLA_FLAGS, and give them with {proxy_options}."
                 ),
             )
         if said:

@@ -203,8 +203,8 @@ async def test_without_a_kubeconfig_there_are_no_contexts_and_no_error(server):
     assert said["local"] is False
     # The further fields of the dialog are those settings that have a label.
     assert {each["option"] for each in said["more"]} == {each.flag[2:] for each in SETTINGS.values() if each.label}
-    flags = next(each for each in said["more"] if each["option"] == "proxy-xla-flags")
-    assert (flags["list"], flags["label"]) == (True, "XLA flags")
+    flags = next(each for each in said["more"] if each["option"] == "proxy-options")
+    assert (flags["list"], flags["label"]) == (True, "Proxy options")
 
 
 async def test_the_version_is_the_packages_own(server):

@@ -69,8 +69,8 @@ test('“More” adds what a proxy may need to the line', async ({ page }) => {
   await dialog.getByText('More', { exact: true }).click();
   await dialog.getByLabel('Bucket').fill('gs://bucket/path');
   // Several values become several options, and a value may begin with dashes.
-  await dialog.getByLabel('XLA flags').fill('--xla_one=1 --xla_two=2');
-  const options = ' --gcs-bucket=gs://bucket/path --proxy-xla-flags=--xla_one=1 --proxy-xla-flags=--xla_two=2';
+  await dialog.getByLabel('Proxy options').fill('--xla_one=1 --xla_two=2');
+  const options = ' --gcs-bucket=gs://bucket/path --proxy-options=--xla_one=1 --proxy-options=--xla_two=2';
   await expect(dialog.locator('.pw-line')).toHaveText(LINE.split('\n')[1] + options);
   await dialog.getByRole('button', { name: 'Insert cell' }).click();
   await expect.poll(() => page.notebook.getCellTextInput(0)).toBe(LINE + options);

@@ -161,7 +161,7 @@ class OwnProxy(Proxy):
             queue=config.queue,
             priority=config.priority,
             owner=objects.owner(pod) if pod is not None and owned else {},
-            options=replace(options, flags=(*options.flags, *config.proxy_xla_flags)),
+            options=options,
             settings=config,
         )
 
