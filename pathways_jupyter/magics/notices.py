@@ -26,7 +26,7 @@ from pathways_jupyter.widgets.live import CellOutput
 ADVICE: Mapping[EventKind, str] = {
     EventKind.SLICE_DOWN: "Arrays on it are lost (DATA_LOSS). Other slices keep working; a new worker restores it.",
     EventKind.SLICE_HEALED: "New arrays can be put on it; its earlier arrays remain lost.",
-    EventKind.PROXY_LOST: "All arrays on TPUs are lost. %pathways reconnect gets a new proxy with the same settings.",
+    EventKind.PROXY_LOST: "All arrays on TPUs are lost. %pathways reconnect connects again, with the same settings.",
     EventKind.SUPERVISOR_LOST: "%pathways reconnect, or resume if it was suspended, starts a new one.",
     EventKind.UNUSED: "",
     EventKind.WARNING: "",

@@ -26,6 +26,7 @@ from pathways_jupyter.session.registry import SessionRecord
 
 _CONNECTING = {SessionState.STARTING, SessionState.WAITING}
 _USABLE = {SessionState.CONNECTED, SessionState.DEGRADED}
+_WITHOUT_SLICES = {SessionState.LOST, SessionState.SUSPENDED}
 _NEWS = {
     EventKind.SLICE_DOWN,
     EventKind.SLICE_HEALED,
@@ -116,9 +117,11 @@ def card(
 def _facts(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[tuple[str, str]]:
     """Return the rows of a card: names, and values that are empty where there is nothing to say."""
     job, suspended = record.pathways_job, record.state is SessionState.SUSPENDED
+    # What was lost is the job's proxy: it may have been deleted.
+    stays = "" if record.state is SessionState.LOST else ", which stays when this session ends"
     return [
         ("service", record.service),
-        ("attached to", f"job {job}, which stays when this session ends" if job else ""),
+        ("attached to", f"job {job}{stays}" if job else ""),
         ("slices", _slices_words(record)),
         ("devices", "" if record.supervisor else _devices(record, devices)),
         # While it is replaced, the pod is still the previous one's; a suspended session's is removed.
@@ -185,7 +188,7 @@ def _loss(record: SessionRecord) -> str:
 
 def _slices_words(record: SessionRecord) -> str:
     slices = text.instances(record.instances) if record.instances else ""
-    return f"none; {slices} before" if slices and record.state is SessionState.SUSPENDED else slices
+    return f"none; {slices} before" if slices and record.state in _WITHOUT_SLICES else slices
 
 
 def chips(record: SessionRecord) -> int:

@@ -195,11 +195,11 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
     SessionState.LOST: _row(
         _refuses(
             "The proxy of session {session} is lost since {since}, and all arrays on it.",
-            advice("{reconnect} gets a new proxy, {disconnect} ends the session."),
+            advice("{reconnect} connects again, {disconnect} ends the session."),
         ),
         use=_refuses(
             "The proxy of session {session} is lost since {since}, and all arrays on it.",
-            advice("{reconnect} gets a new one; make meshes and shardings from jax.devices() again."),
+            advice("{reconnect} connects again; make meshes and shardings from jax.devices() again."),
         ),
         reconnect=_DOES,
         disconnect=_DOES,

@@ -269,7 +269,7 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
     failed = connected.run("jnp.ones(6)")
     # In the place of JAX's own lines, which the traceback has.
     assert "is lost since" in failed.shown
-    assert "%pathways reconnect gets a new one" in failed.shown
+    assert "%pathways reconnect connects again" in failed.shown
     assert "UNAVAILABLE" in connected.run("%pathways traceback").text
     assert connected.run("%pathways reconnect").status == "ok"
     assert connected.run("print(float(jnp.ones(6).sum()))").text.strip() == "6.0"
