@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import cli_forks
 import hypothesis
@@ -98,6 +100,38 @@ class Machine:
     directory: Path
     environ: dict[str, str]
 
+    @classmethod
+    def at(cls, name: str, environ: dict[str, str]) -> Self:
+        """Return one with a directory for all that is its user's."""
+        directory = Path(name)
+        own = {
+            "HOME": name,
+            "JUPYTER_RUNTIME_DIR": str(directory / "runtime"),
+            "JUPYTER_CONFIG_DIR": str(directory / "config"),
+            "IPYTHONDIR": str(directory / "ipython"),
+        }
+        return cls(directory, {**environ, **own})
+
+    @contextlib.contextmanager
+    def another(self) -> Iterator[Self]:
+        """Another one, whose embedded cluster is taken down in the end."""
+        # Not pytest's own directory: its names are long, and a socket's path must be short.
+        with tempfile.TemporaryDirectory(prefix="pj-") as name:
+            made = self.at(name, self.environ)
+            try:
+                yield made
+            finally:
+                down = made.cli("local", "down", "--yes")
+                assert down.returncode == 0, down.stderr
+
+    @contextlib.contextmanager
+    def own_cluster(self, *options: str) -> Iterator[Self]:
+        """Another one with an embedded cluster, as ``pathways-jupyter local up`` brings it up with these options."""
+        with self.another() as made:
+            up = made.cli("local", "up", *options)
+            assert up.returncode == 0, up.stderr
+            yield made
+
     @property
     def runtime(self) -> Path:
         return self.directory / "runtime"
@@ -180,6 +214,12 @@ class Notebook:
     def run(self, code: str, *, timeout: float = 90) -> Cell:
         """Run a cell to its end."""
         return self.finish(self.begin(code), timeout=timeout)
+
+    def connect(self, options: str, *, timeout: float = 90) -> Cell:
+        """Load the extension, and connect with the options of ``%pathways connect``."""
+        connected = self.run(f"%load_ext pathways_jupyter\n%pathways connect {options}", timeout=timeout)
+        assert connected.status == "ok", connected.shown
+        return connected
 
     def begin(self, code: str) -> str:
         """Start a cell, and return without waiting for it."""
@@ -276,20 +316,9 @@ class Notebook:
 @pytest.fixture(scope="session")
 def machine():
     # Not pytest's own directory: its names are long, and a socket's path must be short.
-    with tempfile.TemporaryDirectory(prefix="pj-") as name:
-        directory = Path(name)
+    with tempfile.TemporaryDirectory(prefix="pj-") as directory:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PATHWAYS_", "KUBE"))}
-        yield Machine(
-            directory,
-            {
-                **kept,
-                "HOME": name,
-                "JUPYTER_RUNTIME_DIR": str(directory / "runtime"),
-                "JUPYTER_CONFIG_DIR": str(directory / "config"),
-                "IPYTHONDIR": str(directory / "ipython"),
-                "JAX_PLATFORMS": "",
-            },
-        )
+        yield Machine.at(directory, {**kept, "JAX_PLATFORMS": ""})
 
 
 @pytest.fixture(scope="session")
@@ -314,6 +343,13 @@ def bench_type():
 async def bench(bench_type, tmp_path):
     """An API server with a kubelet and no controllers, so that objects stay as tests create them."""
     async with bench_type(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(bench):
+    """A client of `bench` that may do everything."""
+    async with bench.client() as made:
         yield made
 
 

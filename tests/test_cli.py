@@ -15,46 +15,6 @@ import yaml
 
 from pathways_jupyter.cli import main
 
-COMMANDS = [
-    "accept",
-    "demo",
-    "run",
-    "local",
-    "elastic",
-    "saved",
-    "sessions",
-    "slices",
-    "logs",
-    "doctor",
-    "clean",
-    "network-policy",
-]
-
-
-def test_help_names_every_command(machine):
-    shown = machine.cli("--help")
-    assert shown.returncode == 0
-    assert all(f"  {name} " in shown.stdout for name in COMMANDS)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name):
-    from click.testing import CliRunner
-
-    shown = CliRunner().invoke(main, [name, "--help"])
-    assert shown.exit_code == 0
-    assert shown.output.startswith("Usage:")
-
-
-@pytest.mark.parametrize("name", ["slices", "logs", "doctor", "clean", "saved"])
-def test_commands_about_a_cluster_show_examples_and_take_json(name):
-    from click.testing import CliRunner
-
-    shown = CliRunner().invoke(main, [name, "--help"]).output
-    assert f"pathways-jupyter {name}" in shown
-    assert "--json" in shown
-    assert "--context" in shown
-
 
 def test_an_error_is_on_stderr_with_its_hint_and_no_colours(machine):
     failed = machine.cli("slices", "--kubeconfig", "/nowhere")

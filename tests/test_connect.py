@@ -1,14 +1,11 @@
 """pathways_jupyter.connect(): the front door for scripts."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import pty
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import pathways_jobs
 import pytest
@@ -19,8 +16,6 @@ from pathways_jupyter.base.errors import ConfigError
 from tests.conftest import Notebook
 
 pytestmark = pytest.mark.timeout(240)
-
-LOAD = "%load_ext pathways_jupyter\n%pathways"
 
 SCRIPT = """
 import sys, jax, pathways_jupyter
@@ -56,62 +51,51 @@ with pathways_jupyter.connect(local=True, expected_tpu_instances={"tpuv6e:2x2": 
 
 @pytest.mark.thorough
 def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
-    with tempfile.TemporaryDirectory(prefix="pj-") as home:
-        own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
-        assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own).returncode == 0
-        try:
-            done = machine.python("-c", SMALL, **own)
-            assert (done.stdout, done.returncode) == ("4 28.0\n", 0), done.stderr
-            fast = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--fast-heal", **own)
-            assert "does not heal fast" in fast.stderr
-        finally:
-            machine.cli("local", "down", "--yes", **own)
+    with machine.own_cluster("--tpu", "tpuv6e:2x2=1") as own:
+        done = own.python("-c", SMALL)
+        assert (done.stdout, done.returncode) == ("4 28.0\n", 0), done.stderr
+        assert "does not heal fast" in own.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--fast-heal").stderr
 
 
 @pytest.mark.thorough
 def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_use(machine):
-    with tempfile.TemporaryDirectory(prefix="pj-") as home:
-        own = dataclasses.replace(machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": home})
-        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
-        try:
-            with contextlib.closing(Notebook(own)) as one, contextlib.closing(Notebook(own)) as two:
-                assert one.run(f"{LOAD} connect --local\nimport jax; x = jax.numpy.arange(8.0)").status == "ok"
-                grown = two.run(f"{LOAD} connect --local --tpu tpuv6e:2x2=3 --at-least 2")
-                assert grown.status == "ok", grown.shown
-                assert two.run("import jax; print(len(jax.devices()))").text.strip() == "8"
-                # Those stages are shown that take place.
-                assert any("add slices to the embedded cluster" in each for each in two.seen)
-                assert not any("start the embedded cluster" in each for each in (*one.seen, *two.seen))
-                assert one.run("print(float(x.sum()))").text.strip() == "28.0"
-                refused = own.cli("local", "down")
-                assert refused.returncode == 1
-                assert "This ends 2 sessions with their arrays: " in refused.stderr
-                assert refused.stderr.count("(connected, 2 slices of tpuv6e:2x2)") == 1
-                assert "add --yes" in refused.stderr
-                assert one.run("print(float(x.sum()))").text.strip() == "28.0"
-                assert one.run("%pathways disconnect").status == "ok"
-                # The other session still is.
-                refused = own.cli("local", "down")
-                assert "This ends 1 session with its arrays: process" in refused.stderr
-                code, shown = answer(own, b"n\n", "local", "down")
-                assert (code, "Stop the embedded cluster? [y/N]" in shown, "Aborted!" in shown) == (1, True, True)
-                assert two.run("print(len(jax.devices()))").text.strip() == "8"
-            # Not about sessions where none is left, but about what else runs: a job, and a service of one's own.
-            (Path(home) / "job.yaml").write_text(json.dumps(pathways_jobs.training("night", "sleep", "600")))
-            assert own.cli("job", "apply", "-f", f"{home}/job.yaml", "--local").returncode == 0
-            assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--spare", "tpuv5e:2x2=1").returncode == 0
-            deploy = ("service", "deploy", "other", "--local", "--tpu", "tpuv5e:2x2", "--slices", "1")
-            assert (deployed := own.cli(*deploy)).returncode == 0, deployed.stderr
-            wait_until(lambda: "PathwaysJob night" in own.cli("local", "down").stderr)
+    with machine.own_cluster("--tpu", "tpuv6e:2x2=1") as own:
+        with contextlib.closing(Notebook(own)) as one, contextlib.closing(Notebook(own)) as two:
+            one.connect("--local")
+            assert one.run("import jax; x = jax.numpy.arange(8.0)").status == "ok"
+            two.connect("--local --tpu tpuv6e:2x2=3 --at-least 2")
+            assert two.run("import jax; print(len(jax.devices()))").text.strip() == "8"
+            # Those stages are shown that take place.
+            assert any("add slices to the embedded cluster" in each for each in two.seen)
+            assert not any("start the embedded cluster" in each for each in (*one.seen, *two.seen))
+            assert one.run("print(float(x.sum()))").text.strip() == "28.0"
             refused = own.cli("local", "down")
             assert refused.returncode == 1
-            assert "This ends JobSet other; PathwaysJob night. Stop the embedded cluster?" in refused.stderr
-            assert own.cli("local", "status").returncode == 0
-            assert own.cli("job", "delete", "night", "--local", "--yes").returncode == 0
-            assert own.cli("service", "delete", "other", "--local", "--yes").returncode == 0
-            wait_until(lambda: own.cli("local", "down").returncode == 0)
-        finally:
-            own.cli("local", "down", "--yes")
+            assert "This ends 2 sessions with their arrays: " in refused.stderr
+            assert refused.stderr.count("(connected, 2 slices of tpuv6e:2x2)") == 1
+            assert "add --yes" in refused.stderr
+            assert one.run("print(float(x.sum()))").text.strip() == "28.0"
+            assert one.run("%pathways disconnect").status == "ok"
+            # The other session still is.
+            refused = own.cli("local", "down")
+            assert "This ends 1 session with its arrays: process" in refused.stderr
+            code, shown = answer(own, b"n\n", "local", "down")
+            assert (code, "Stop the embedded cluster? [y/N]" in shown, "Aborted!" in shown) == (1, True, True)
+            assert two.run("print(len(jax.devices()))").text.strip() == "8"
+        # Not about sessions where none is left, but about what else runs: a job, and a service of one's own.
+        (own.directory / "job.yaml").write_text(json.dumps(pathways_jobs.training("night", "sleep", "600")))
+        assert own.cli("job", "apply", "-f", "job.yaml", "--local").returncode == 0
+        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--spare", "tpuv5e:2x2=1").returncode == 0
+        deploy = ("service", "deploy", "other", "--local", "--tpu", "tpuv5e:2x2", "--slices", "1")
+        assert (deployed := own.cli(*deploy)).returncode == 0, deployed.stderr
+        wait_until(lambda: "PathwaysJob night" in own.cli("local", "down").stderr)
+        refused = own.cli("local", "down")
+        assert refused.returncode == 1
+        assert "This ends JobSet other; PathwaysJob night. Stop the embedded cluster?" in refused.stderr
+        assert own.cli("local", "status").returncode == 0
+        assert own.cli("job", "delete", "night", "--local", "--yes").returncode == 0
+        assert own.cli("service", "delete", "other", "--local", "--yes").returncode == 0
+        wait_until(lambda: own.cli("local", "down").returncode == 0)
 
 
 def answer(machine, line, *arguments):
@@ -158,43 +142,41 @@ def test_what_can_never_be_is_refused_before_slices_are_added(machine, cluster):
 
 @pytest.mark.thorough
 def test_slices_are_added_beside_those_that_are_held_and_go_again_if_connecting_fails(machine):
-    with tempfile.TemporaryDirectory(prefix="pj-") as home:
-        own = dataclasses.replace(machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": home})
-        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
-        try:
-            with contextlib.closing(Notebook(own)) as one, contextlib.closing(Notebook(own)) as two:
-                assert one.run(f"{LOAD} connect --local --tpu tpuv6e:2x2=1").status == "ok"
-                grown = two.run(f"{LOAD} connect --local --tpu tpuv6e:2x2=1\n%pathways disconnect")
-                assert grown.status == "ok", grown.shown
-                assert slices_of(own) == {"tpuv6e:2x2": 2}
-                # What is refused later has been added, and goes again.
-                refused = two.run("%pathways connect --local --tpu tpuv6e:2x2=2 --queue nowhere")
-                assert "There is no queue nowhere" in refused.shown
-                # No answer is a no.
-                cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=999")
-                assert "Start them?" in two.client.get_stdin_msg(timeout=60)["content"]["prompt"]
-                two.client.input("")
-                assert "Ask for fewer slices" in two.finish(cell).shown
-                # An Interrupt of the question is one, and said once.
-                cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=999")
-                two.client.get_stdin_msg(timeout=60)
-                two.manager.interrupt_kernel()
-                said = "Connecting was interrupted. Everything that it had created was removed."
-                assert said in two.finish(cell).shown
-                # The first connection said the same.
-                seen = len(two.seen)
-                cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=6")
-                two.wait_for("add slices to the embedded cluster", since=seen)
-                two.manager.interrupt_kernel()
-                interrupted = two.finish(cell)
-                assert "Everything that it had created was removed." in interrupted.shown
-                assert slices_of(own) == {"tpuv6e:2x2": 2}
-                # Those that are left can be used, and be added to again.
-                again = two.run("%pathways connect --local --tpu tpuv6e:2x2=2\nimport jax; print(len(jax.devices()))")
-                assert again.text.strip().endswith("8"), again.shown
-                assert slices_of(own) == {"tpuv6e:2x2": 3}
-        finally:
-            own.cli("local", "down", "--yes")
+    with (
+        machine.own_cluster("--tpu", "tpuv6e:2x2=1") as own,
+        contextlib.closing(Notebook(own)) as one,
+        contextlib.closing(Notebook(own)) as two,
+    ):
+        one.connect("--local --tpu tpuv6e:2x2=1")
+        two.connect("--local --tpu tpuv6e:2x2=1")
+        assert two.run("%pathways disconnect").status == "ok"
+        assert slices_of(own) == {"tpuv6e:2x2": 2}
+        # What is refused later has been added, and goes again.
+        refused = two.run("%pathways connect --local --tpu tpuv6e:2x2=2 --queue nowhere")
+        assert "There is no queue nowhere" in refused.shown
+        # No answer is a no.
+        cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=999")
+        assert "Start them?" in two.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+        two.client.input("")
+        assert "Ask for fewer slices" in two.finish(cell).shown
+        # An Interrupt of the question is one, and said once.
+        cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=999")
+        two.client.get_stdin_msg(timeout=60)
+        two.manager.interrupt_kernel()
+        said = "Connecting was interrupted. Everything that it had created was removed."
+        assert said in two.finish(cell).shown
+        # The first connection said the same.
+        seen = len(two.seen)
+        cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=6")
+        two.wait_for("add slices to the embedded cluster", since=seen)
+        two.manager.interrupt_kernel()
+        interrupted = two.finish(cell)
+        assert "Everything that it had created was removed." in interrupted.shown
+        assert slices_of(own) == {"tpuv6e:2x2": 2}
+        # Those that are left can be used, and be added to again.
+        again = two.run("%pathways connect --local --tpu tpuv6e:2x2=2\nimport jax; print(len(jax.devices()))")
+        assert again.text.strip().endswith("8"), again.shown
+        assert slices_of(own) == {"tpuv6e:2x2": 3}
 
 
 LOSE_AND_RECONNECT = """

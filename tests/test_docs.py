@@ -1,21 +1,15 @@
 """Promises of the documents, held against the code."""
 
-import asyncio
-import contextlib
 import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from permissions import LAB, USER, documented_grants, documented_rules
+from permissions import LAB, USER, documented_grants
 
 from pathways_jupyter.base import config, runtime_files, tpu
-from pathways_jupyter.kube import auth, objects, pods
-from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.server.extension import PathwaysJupyter
 from pathways_jupyter.service.deployment import HEAD_POOL
 from pathways_jupyter.service.pathwaysjob import definition
@@ -24,26 +18,6 @@ from pathways_jupyter.session import clusters, variables
 
 DEADLINE = 90.0
 DOCS = Path(__file__).parents[1] / "docs"
-GROUP = "rbac.authorization.k8s.io"
-CONNECT = """
-import asyncio
-import pathways_jupyter
-from pathways_jupyter.base.errors import ApiError
-from pathways_jupyter.kube import auth, objects
-from pathways_jupyter.kube.client import Client
-
-async def peep():
-    async with Client(auth.load()) as client:
-        await objects.list_(client, objects.Resource("", "v1", "nodes", "Node", namespaced=False))
-
-try:
-    asyncio.run(peep())
-except ApiError as error:
-    print(str(error).partition(":")[0] + ".")
-with pathways_jupyter.connect(expected_tpu_instances={"tpuv6e:2x2": 1}, wait=60):
-    import jax
-    print(len(jax.devices()), float(jax.numpy.arange(8.0).sum()))
-"""
 
 
 def test_the_first_lines_of_the_readme_do_what_they_say(cluster, notebook):
@@ -117,38 +91,6 @@ def test_the_python_on_the_page_of_settings_runs(machine, cluster):
     done = machine.python("-c", script, timeout=DEADLINE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Session ")
-
-
-@pytest.mark.thorough
-async def test_the_role_in_the_permissions_is_enough_to_connect(cluster, machine):
-    account = {"kind": "ServiceAccount", "name": "jane", "namespace": "default"}
-    binding = {"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "pathways-jupyter-user"}, "subjects": [account]}
-    container = {
-        "name": "main",
-        "image": "python:3",
-        "command": [sys.executable, "-c", CONNECT],
-        "env": [{"name": name, "value": machine.environ[name]} for name in ("HOME", "JUPYTER_RUNTIME_DIR")],
-    }
-    pod = {"serviceAccountName": "jane", "restartPolicy": "Never", "containers": [container]}
-    async with Client(auth.load(str(cluster))) as client, asyncio.timeout(DEADLINE):
-        made = [
-            (objects.Resource("", "v1", "serviceaccounts", "ServiceAccount"), "jane", {}),
-            (objects.Resource(GROUP, "v1", "roles", "Role"), "pathways-jupyter-user", {"rules": documented_rules()}),
-            (objects.Resource(GROUP, "v1", "rolebindings", "RoleBinding"), "jane", binding),
-            (objects.PODS, "jane", {"spec": pod}),
-        ]
-        for resource, name, body in made:
-            body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **body}
-            await objects.create(client, resource, body, namespace="default")
-        async with contextlib.aclosing(watch(client, objects.PODS, namespace="default", name="jane")) as changes:
-            async for change in changes:
-                if change.object and change.object["status"].get("phase") in {"Succeeded", "Failed"}:
-                    break
-        said = [line async for line in pods.logs(client, "jane", namespace="default")]
-        # Other tests use this cluster.
-        for resource, name, _ in made:
-            await objects.delete(client, resource, name, namespace="default")
-    assert said[-2:] == ["You are not allowed to list nodes.", "4 28.0"], said
 
 
 def test_a_user_who_starts_labs_may_do_all_that_starting_one_asks_for():

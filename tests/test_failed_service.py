@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import tempfile
 
 import pytest
 
@@ -32,41 +31,37 @@ REMEDY = "pathways-jupyter local down, then pathways-jupyter local up"
 
 @pytest.fixture(scope="module")
 def failed(machine):
-    """A cluster whose only service has failed; the environment in which it is the local one, and its kubeconfig."""
-    with tempfile.TemporaryDirectory(prefix="pj-") as home:
-        own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
-        up = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--json", **own)
-        assert up.returncode == 0, up.stderr
-        kubeconfig = json.loads(up.stdout)["kubeconfig"]
+    """A machine with a cluster whose only service has failed, and the cluster's kubeconfig."""
+    with machine.own_cluster("--tpu", "tpuv6e:2x2=1") as own:
+        kubeconfig = own.cli("local", "kubeconfig").stdout.strip()
         patch = json.dumps({"status": {"terminalState": "Failed", "conditions": [FAILURE]}})
         words = ["patch", "jobset", "pathways-cluster", "--subresource=status", "--type=merge", "-p", patch]
         subprocess.run(["kubectl", "--kubeconfig", kubeconfig, *words], check=True, capture_output=True)
         yield own, kubeconfig
-        assert machine.cli("local", "down", **own).returncode == 0
 
 
-def test_the_clusters_status_says_so(machine, failed):
+def test_the_clusters_status_says_so(failed):
     own, _ = failed
-    status = machine.cli("local", "status", **own).stdout
+    status = own.cli("local", "status").stdout
     assert "Its service pathways-cluster has failed for good: job pathways-cluster-pathways-head-0 failed;" in status
     assert REMEDY in status
-    assert list(json.loads(machine.cli("local", "status", "--json", **own).stdout)["failed"]) == ["pathways-cluster"]
-    up = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own)
+    assert list(json.loads(own.cli("local", "status", "--json").stdout)["failed"]) == ["pathways-cluster"]
+    up = own.cli("local", "up", "--tpu", "tpuv6e:2x2=1")
     assert up.returncode == 1
     assert REMEDY in up.stderr
 
 
-def test_the_doctor_says_so(machine, failed):
+def test_the_doctor_says_so(failed):
     own, kubeconfig = failed
-    doctor = machine.cli("doctor", "--kubeconfig", kubeconfig, **own)
+    doctor = own.cli("doctor", "--kubeconfig", kubeconfig)
     assert doctor.returncode == 1
     assert "Service pathways-cluster will not come back: its JobSet has failed for good (job" in doctor.stdout
     assert REMEDY in doctor.stdout
 
 
-def test_a_connection_is_refused_at_once_and_does_not_advise_to_wait(machine, failed):
+def test_a_connection_is_refused_at_once_and_does_not_advise_to_wait(failed):
     own, kubeconfig = failed
-    done = machine.python("-c", SCRIPT, kubeconfig, **own)
+    done = own.python("-c", SCRIPT, kubeconfig)
     assert done.returncode == 0, done.stderr
     real, local = map(json.loads, done.stdout.splitlines())
     assert real[0] == "ServiceError"

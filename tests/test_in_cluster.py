@@ -49,17 +49,17 @@ async def admin(cluster):
 
 @pytest.fixture
 async def notebook_pod(admin):
-    """Start pods that run the script with connect's options, as an account with the documented Role and no more."""
+    """Start pods that run the script with connect's options, as an account with these rules and no others."""
     made = []
 
-    async def start(name, *, rules=(), **options):
+    async def start(name, rules, **options):
         made.append(name)
         subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
         container = {"name": "main", "image": "python:3", "command": ["python", "-c", SCRIPT, json.dumps(options)]}
         spec = {"serviceAccountName": name, "restartPolicy": "Never", "containers": [container]}
         for kind, body in (
             (SERVICE_ACCOUNTS, {}),
-            (ROLES, {"rules": [*documented_rules(), *documented_rules(IN_CLUSTER), *rules]}),
+            (ROLES, {"rules": rules}),
             (
                 ROLE_BINDINGS,
                 {"roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": name}, "subjects": [subject]},
@@ -95,7 +95,7 @@ async def first_line(client, name):
 
 @pytest.mark.thorough
 async def test_a_pod_connects_directly_and_its_proxy_ends_with_it(admin, notebook_pod):
-    said = await notebook_pod("direct")
+    said = await notebook_pod("direct", [*documented_rules(), *documented_rules(IN_CLUSTER)])
     assert (said["total"], said["platform"]) == (45.0, "tpu")
     assert said["path"] == "direct, through a unix socket"
     labels = f"{names.SESSION_LABEL}={said['session']}"
@@ -109,15 +109,15 @@ async def test_a_pod_connects_directly_and_its_proxy_ends_with_it(admin, noteboo
             await until_gone(admin, kind, namespace="default", labels=labels)
 
 
-async def test_the_tunnel_can_be_asked_for(admin, notebook_pod):
-    said = await notebook_pod("tunnelled", tunnel=True)
+async def test_the_tunnel_can_be_asked_for_and_needs_the_users_role_alone(notebook_pod):
+    said = await notebook_pod("tunnelled", documented_rules(), tunnel=True)
     assert (said["total"], said["path"]) == (45.0, "a tunnel through the API server")
 
 
 async def test_a_pod_attaches_to_a_job_by_a_tunnel_and_creates_nothing(admin, notebook_pod):
     await submission.apply(admin, headless("inside"), namespace="default")
     try:
-        said = await notebook_pod("attached", rules=JOB_RULES, job="inside")
+        said = await notebook_pod("attached", [*documented_rules(), *JOB_RULES], job="inside")
         assert (said["total"], said["platform"]) == (45.0, "tpu")
         assert said["path"] == "a tunnel through the API server"
         labels = f"{names.SESSION_LABEL}={said['session']}"

@@ -231,17 +231,6 @@ def test_what_is_uploaded_in_an_interruption_arrives_after_it(notebook, link, ku
     assert notebook.run("%pathways disconnect").status == "ok"
 
 
-def test_a_relay_whose_image_is_refused_is_left_out_with_a_warning(notebook, cluster):
-    connected = notebook.run(
-        "%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 --wait 60 --relay --relay-image sidecar:none "
-        f"--kubeconfig {cluster}"
-    )
-    assert connected.status == "ok", connected.shown
-    assert "Continuing without it" in notebook.wait_for("Continuing without it", timeout=DEADLINE)
-    assert "8" in notebook.run("import jax.numpy as jnp\nprint(int(jnp.ones(8).sum()))").text
-    assert notebook.run("%pathways disconnect").status == "ok"
-
-
 @pytest.mark.soak
 def test_a_training_loop_goes_on_after_an_api_server_that_was_away_for_seconds(training, notebook, machine):
     for _ in range(3):

@@ -1,6 +1,5 @@
 """A notebook that is attached to a headless job: it uses the job's slices, and never ends the job."""
 
-import asyncio
 import contextlib
 import json
 import os
@@ -9,14 +8,13 @@ import signal
 import sys
 
 import pytest
+from asks import ask
 from pathways_jobs import headless, training
 from waits import wait_until
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.setting_sources import resolve
-from pathways_jupyter.kube import auth
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import headless as service_headless
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service.pathwaysjob import submission
@@ -32,12 +30,8 @@ class Cluster:
     def __init__(self, kubeconfig):
         self.kubeconfig = kubeconfig
 
-    def _ask(self, question, *arguments, **options):
-        async def answer():
-            async with Client(auth.load(str(self.kubeconfig))) as client:
-                return await question(client, *arguments, namespace="default", **options)
-
-        return asyncio.run(answer())
+    def _ask(self, question, *arguments):
+        return ask(self.kubeconfig, question, *arguments, namespace="default")
 
     @contextlib.contextmanager
     def job(self, manifest):

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from pathways_jobs import ELASTIC, headless, training
+from pathways_jobs import headless, training
 from upstream_jobs import COLOCATED_PYTHON
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -218,18 +218,6 @@ def test_a_users_init_container_ends_before_pathways_programs_start(kubectl, job
     assert [*states] == ["data", "pathways-rm", "pathways-proxy"]
     assert states["data"]["finishedAt"] <= states["pathways-rm"]["startedAt"]
     assert pod["metadata"]["annotations"]["note"] == "mine"
-
-
-@pytest.mark.soak
-def test_an_elastic_job_has_three_slices(kubectl, job):
-    """The seed's job with smaller slices and another program."""
-    made = json.loads(json.dumps(ELASTIC))
-    made["spec"]["workers"][0]["topology"] = "2x2"
-    (main,) = made["spec"]["controller"]["template"]["spec"]["containers"]
-    main["command"] = python(DEVICES)
-    name = job(made)
-    kubectl.until(name, "Completed")
-    assert "devices 12 slices [0, 1, 2] tpu" in kubectl.log(name)
 
 
 @pytest.mark.thorough

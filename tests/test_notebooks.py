@@ -25,14 +25,14 @@ def execute(machine, cluster, monkeypatch):
     from nbclient import NotebookClient
     from traitlets.config import Config
 
-    def run(notebook):
-        for variable, value in machine.environ.items():
+    def run(notebook, on=machine, timeout=100):
+        for variable, value in on.environ.items():
             monkeypatch.setenv(variable, value)
         NotebookClient(
             notebook,
-            config=Config(KernelManager=ipc(machine.directory)),
-            timeout=100,
-            resources={"metadata": {"path": str(machine.directory)}},
+            config=Config(KernelManager=ipc(on.directory)),
+            timeout=timeout,
+            resources={"metadata": {"path": str(on.directory)}},
         ).execute()
         return notebook
 
@@ -47,10 +47,11 @@ def read(path):
 
 @pytest.fixture
 def executed(execute):
-    def run(name):
+    def run(name, change=lambda notebook: None, **options):
         notebook = read(NOTEBOOKS / name)
         assert not [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs], "commit no outputs"
-        execute(notebook)
+        change(notebook)
+        execute(notebook, **options)
         return {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
 
     return run
@@ -201,6 +202,33 @@ def test_03_jobs_is_true(executed):
     assert "running" in text(cells["second"])
     # The picture is live until the job is deleted, so that what it said at last may be shorter.
     assert "Job first: suspended (In queue team: " in text(cells["waits"]).replace("Position 1 in", "In")
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("steps", [400, pytest.param(800, marks=pytest.mark.soak)])
+def test_04_elastic_is_true_after_01(executed, machine, steps):
+    def shorten(notebook):
+        """Fewer steps than it is written with, but enough for a slice to be lost, and to come back, among them."""
+        (training,) = [cell for cell in notebook.cells if "steps=800" in cell.source]
+        training.source = training.source.replace("steps=800", f"steps={steps}")
+
+    # As 01-connect.ipynb leaves it.
+    with machine.own_cluster("--tpu", "tpuv6e:2x2=2", "--fast-heal") as own:
+        cells = executed("04-elastic.ipynb", shorten, on=own, timeout=300)
+    assert f"{steps} steps" in text(cells["run"])
+    assert "goodput" in text(cells["run"])
+    assert "Slice 1 was taken down and stays down for 3 s" in text(cells["run"])
+    (picture,) = [
+        html for each in cells["run"].outputs if "<svg" in (html := each.get("data", {}).get("text/html", ""))
+    ]
+    assert re.search(r"slices: 3 at first, now [23]; between 2 and 3", picture)
+    kinds = [line.split(" - ")[0] for line in text(cells["events"]).splitlines()]
+    recovered = [kind for kind in kinds if kind in {"detected", "restored", "resumed"}]
+    assert recovered[:3] == ["detected", "restored", "resumed"]
+    first, last = map(float, re.findall(r"(\d+\.\d+) (?:at first|after)", text(cells["loss"])))
+    assert last < first / 2
+    assert "[4.0, 4.0" in text(cells["retry"])
 
 
 def test_05_multihost_is_true(executed):

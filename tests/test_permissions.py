@@ -6,10 +6,11 @@ import copy
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import holders
 import psutil
 import pytest
 from pathways_jobs import headless, training
@@ -23,6 +24,7 @@ from permissions import (
     PLATFORM,
     QUEUES,
     USER,
+    Grant,
     as_rules,
     documented_grants,
 )
@@ -33,6 +35,7 @@ from pathways_jupyter.actions import logs
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost, PathwaysError
 from pathways_jupyter.base.events import EventKind
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
@@ -130,10 +133,8 @@ class Person:
 
     async def attach(self) -> str:
         """Connect to the job of the settings, and disconnect; return what was left."""
-        link = spawn.supervisor()
-        asked = {"config": protocol.config_to_json(self.config), "kernel_pid": os.getpid()}
+        link, _ = await asyncio.to_thread(holders.start, self.config)
         try:
-            await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
             return (await asyncio.to_thread(link.answer, link.ask(Method.DISCONNECT), patience=DEADLINE))["left"]
         finally:
             await asyncio.to_thread(link.close, patience=DEADLINE)
@@ -320,6 +321,16 @@ WITHOUT = {
 """The actions of a user who lacks a permission; each must report that."""
 
 
+def missing_each(grants: Iterable[Grant]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("missing", sorted(grants), ids=lambda grant: f"{grant[2]} {grant[1]}")
+
+
+def lacking(cluster: Watched, name: str, grants: set[Grant], missing: Grant) -> Person:
+    """A person with all of `grants` but one."""
+    _, resource, verb = missing
+    return Person(cluster, f"{name}-{verb}-{resource.replace('/', '-')}", as_rules(grants - {missing}))
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Watched]:
     # Not pytest's own directory: its names are long, and a socket's path must be short.
@@ -349,14 +360,19 @@ def test_every_documented_permission_has_something_that_needs_it():
     assert WITHOUT.keys() == documented_grants()
 
 
-@pytest.mark.parametrize("missing", sorted(WITHOUT), ids=lambda grant: f"{grant[2]} {grant[1]}")
-async def test_without_a_permission_what_needs_it_says_which_one(cluster, missing):
+@missing_each(WITHOUT)
+async def test_without_a_permission_what_needs_it_says_which_one_and_the_doctor_how_to_get_it(cluster, missing):
     _, resource, verb = missing
-    person = Person(cluster, f"no-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants() - {missing}))
+    person = lacking(cluster, "no", documented_grants(), missing)
     async with asyncio.timeout(DEADLINE):
         shown = await WITHOUT[missing](person)
+        (found,) = [said for said in await person.doctor() if "Not allowed" in said]
     assert any(f"llowed to {verb} {resource}" in said for said in shown), shown
     assert any("pathways-jupyter manifests roles" in said and "kubectl create rolebinding" in said for said in shown)
+    assert f"Not allowed to {verb} {resource} in namespace default" in found
+    apply = "pathways-jupyter manifests roles pathways-jupyter-user | kubectl apply -n default -f -"
+    bind = "kubectl create rolebinding NAME --role=pathways-jupyter-user --user=USER -n default"
+    assert f"{apply}, and then {bind}." in found
 
 
 async def test_commands_on_hosts_need_what_is_documented_and_nothing_else(cluster):
@@ -366,14 +382,11 @@ async def test_commands_on_hosts_need_what_is_documented_and_nothing_else(cluste
     assert cluster.asked["hanna"] == documented_grants(HOSTS)
 
 
-@pytest.mark.parametrize("missing", sorted(documented_grants(HOSTS)), ids=lambda grant: f"{grant[2]} {grant[1]}")
+@missing_each(documented_grants(HOSTS))
 async def test_without_a_permission_on_hosts_the_command_says_which_one(cluster, missing):
     _, resource, verb = missing
-    person = Person(
-        cluster, f"hosts-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants(HOSTS) - {missing})
-    )
     async with asyncio.timeout(DEADLINE):
-        shown = await person.run_on_hosts()
+        shown = await lacking(cluster, "hosts", documented_grants(HOSTS), missing).run_on_hosts()
     assert any(f"llowed to {verb} {resource}" in said for said in shown), shown
 
 
@@ -437,7 +450,7 @@ async def test_without_a_permission_for_a_lab_nothing_is_made_and_doctor_finds_i
     for missing in sorted(documented_grants(LAB)):
         _, resource, verb = missing
         everything = documented_grants() | documented_grants(LAB)
-        person = Person(cluster, f"lab-no-{verb}-{resource}", as_rules(everything - {missing}))
+        person = lacking(cluster, "lab-no", everything, missing)
         async with person.client() as client:
             with pytest.raises(PathwaysError, match=f"Not allowed to {verb} {resource}") as refused:
                 await lifecycle.up(client, lab_of("none"))
@@ -473,11 +486,10 @@ async def test_waiting_in_a_queue_needs_what_is_documented_and_nothing_else(clus
     assert asked == needed
 
 
-@pytest.mark.parametrize("missing", sorted(documented_grants(QUEUES)), ids=lambda grant: f"{grant[2]} {grant[1]}")
+@missing_each(documented_grants(QUEUES))
 async def test_the_doctor_names_a_missing_permission_for_queues(cluster, missing):
     _, resource, verb = missing
-    everything = documented_grants() | documented_grants(QUEUES)
-    person = Person(cluster, f"queue-no-{verb}-{resource.replace('/', '-')}", as_rules(everything - {missing}))
+    person = lacking(cluster, "queue-no", documented_grants() | documented_grants(QUEUES), missing)
     found = await doctor.examine(dataclasses.replace(person.config, queue="team"))
     (lacks,) = [each for each in found if f"Not allowed to {verb} {resource}" in each.message]
     assert "manifests roles pathways-jupyter-queues | kubectl apply" in lacks.hint
@@ -516,9 +528,7 @@ async def test_a_pod_that_may_not_read_itself_takes_the_tunnel(cluster):
 
 async def test_without_the_proxys_log_a_session_connects_without_waiting_for_it_and_says_so(cluster):
     person = Person(cluster, "blind", as_rules(documented_grants() - {("", "pods/log", "get")}))
-    link = spawn.supervisor()
-    asked = {"config": protocol.config_to_json(person.config), "kernel_pid": os.getpid()}
-    record = await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
+    link, record = await asyncio.to_thread(holders.start, person.config)
     shown = [event.message for event in link.events()]
     assert (record["state"], record["slices"]) == ("connected", [])
     (warning,) = [event.message for event in link.events() if event.kind is EventKind.WARNING]
@@ -538,23 +548,9 @@ async def test_without_renewing_connecting_is_refused_with_the_reason_and_nothin
         assert not (await objects.list_(admin, LEASES, namespace=names.DEFAULT_NAMESPACE)).items
 
 
-@pytest.mark.parametrize("missing", sorted(WITHOUT), ids=lambda grant: f"{grant[2]} {grant[1]}")
-async def test_the_doctor_names_a_missing_permission_and_how_to_get_it(cluster, missing):
-    _, resource, verb = missing
-    person = Person(cluster, f"patient-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants() - {missing}))
-    async with asyncio.timeout(DEADLINE):
-        (shown,) = [said for said in await person.doctor() if "Not allowed" in said]
-    assert f"Not allowed to {verb} {resource} in namespace default" in shown
-    apply = "pathways-jupyter manifests roles pathways-jupyter-user | kubectl apply -n default -f -"
-    bind = "kubectl create rolebinding NAME --role=pathways-jupyter-user --user=USER -n default"
-    assert f"{apply}, and then {bind}." in shown
-
-
 async def test_a_session_whose_job_was_deleted_without_its_pod_says_who_can_delete_the_pod(cluster):
     person = Person(cluster, "orla", as_rules(documented_grants()))
-    link = spawn.supervisor()
-    asked = {"config": protocol.config_to_json(person.config), "kernel_pid": os.getpid()}
-    record = await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
+    link, record = await asyncio.to_thread(holders.start, person.config)
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"}
     async with person.admin() as admin:
         await admin.delete(JOBS.item(names.DEFAULT_NAMESPACE, record["job"]), body=options)
@@ -612,7 +608,7 @@ async def test_a_platform_role_is_what_deploying_needs(cluster):
 async def test_the_doctor_checks_the_documented_platform_role_and_installing_the_operator(cluster):
     person = Person(cluster, "pia", as_rules(documented_grants(USER) | documented_grants(PLATFORM)))
     found = await doctor.examine(person.config, further=PLATFORM_NEEDS)
-    missing = [each for each in found if each.name.startswith("permission") and each.level is not checks.Level.OK]
+    missing = [each for each in found if each.name.startswith("permission") and each.level is not Tone.OK]
     assert {each.name for each in missing} == {f"permission {each}" for each in INSTALL_NEEDS}
     definitions = next(each for each in missing if "customresourcedefinitions" in each.name)
     assert definitions.message == (
@@ -626,7 +622,7 @@ async def test_the_doctor_checks_the_documented_platform_role_and_installing_the
     person = Person(cluster, "ida", as_rules(documented_grants(INSTALL)))
     async with person.client() as client:
         allowed = await asyncio.gather(*(permissions.check(client, "default", need) for need in INSTALL_NEEDS))
-    assert {each.level for each in allowed} == {checks.Level.OK}
+    assert {each.level for each in allowed} == {Tone.OK}
 
 
 async def test_the_doctor_checks_the_documented_role_for_faults(cluster):
@@ -634,7 +630,7 @@ async def test_the_doctor_checks_the_documented_role_for_faults(cluster):
     person = Person(cluster, "frida", as_rules(documented - {("", "nodes", "patch")}))
     async with person.client() as client:
         found = await asyncio.gather(*(permissions.check(client, "default", need) for need in FAULT_NEEDS))
-    (missing,) = [each for each in found if each.level is not checks.Level.OK]
+    (missing,) = [each for each in found if each.level is not Tone.OK]
     assert missing.message == "Not allowed to patch nodes, which is needed to cordon and uncordon nodes."
     assert missing.hint == permissions.advise(FAULTS, "")
 
@@ -693,10 +689,10 @@ async def test_jobs_need_what_is_documented_and_nothing_else(cluster):
 async def test_the_doctor_checks_the_documented_role_for_jobs(cluster):
     person = Person(cluster, "jack", as_rules(documented_grants()))
     found = await doctor.examine(person.config, further=permissions.JOB_NEEDS)
-    missing = [each for each in found if each.name.startswith("permission") and each.level is not checks.Level.OK]
+    missing = [each for each in found if each.name.startswith("permission") and each.level is not Tone.OK]
     (about_jobs,) = [each for each in missing if "create, get, patch, delete pathwaysjobs" in each.message]
     assert about_jobs.hint == permissions.advise(JOB_USER, names.DEFAULT_NAMESPACE)
-    assert about_jobs.level is checks.Level.WARN, "connecting needs none of it"
+    assert about_jobs.level is Tone.WARN, "connecting needs none of it"
 
 
 async def test_a_job_that_is_not_there_is_said_to_be_missing_without_the_permission_for_events(cluster):
@@ -719,16 +715,12 @@ async def test_slices_are_taken_from_a_silent_session_with_the_documented_role_a
     """Also what is refused without an error: the note for the one who comes back would be lost."""
     holder, taker = (Person(cluster, each, as_rules(documented_grants())) for each in ("hugo", "tess"))
     held = dataclasses.replace(holder.config, instances={TYPE: 2}, relay=True, lease_seconds=2.0)
-    link = spawn.supervisor()
-    asked = {"config": protocol.config_to_json(held), "kernel_pid": os.getpid()}
-    record = await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
-    supervisor = psutil.Process(record["pid"])
+    link, record = await asyncio.to_thread(holders.start, held)
+    links, supervisor = [link], psutil.Process(record["pid"])
     supervisor.suspend()
-    taking = spawn.supervisor()
     try:
-        config = protocol.config_to_json(dataclasses.replace(taker.config, wait=DEADLINE))
-        asked = {"config": config, "kernel_pid": os.getpid()}
-        await asyncio.to_thread(taking.answer, taking.ask(Method.START, **asked), patience=DEADLINE)
+        taking, _ = await asyncio.to_thread(holders.start, dataclasses.replace(taker.config, wait=DEADLINE))
+        links.insert(0, taking)
         assert any("Reclaimed slices from" in event.message for event in taking.events())
         since = link.count
         supervisor.resume()
@@ -738,7 +730,7 @@ async def test_slices_are_taken_from_a_silent_session_with_the_documented_role_a
         assert "Its slices were taken by" in lost.message
     finally:
         supervisor.resume()
-        for each in (taking, link):
+        for each in links:
             await asyncio.to_thread(each.close, patience=DEADLINE)
             await holder._forget(each.session)
     for person in (holder, taker):

@@ -1,6 +1,5 @@
 """Jobs and notebooks that wait in a queue of Kueue's, on the part of it that the embedded cluster evaluates."""
 
-import asyncio
 import json
 import os
 import signal
@@ -8,11 +7,11 @@ import time
 
 import pytest
 import yaml
+from asks import ask
 from pathways_jobs import headless
 from waits import wait_until
 
-from pathways_jupyter.kube import auth, objects
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES
 from pathways_jupyter.service import names, queues
 from pathways_jupyter.service.session_figures import SessionFigures
@@ -25,14 +24,10 @@ class Kueue:
     """Kueue as an administrator sets it up and sees it."""
 
     def __init__(self, kubeconfig):
-        self.kubeconfig = str(kubeconfig)
+        self.kubeconfig = kubeconfig
 
-    def ask(self, question):
-        async def answer():
-            async with Client(auth.load(self.kubeconfig)) as client:
-                return await question(client)
-
-        return asyncio.run(answer())
+    def list(self, resource, **options):
+        return ask(self.kubeconfig, objects.list_, resource, namespace="default", **options).items
 
     def queue(self, name, quota):
         """Make a queue with the flavor that the cluster has, in which higher priorities evict."""
@@ -40,26 +35,19 @@ class Kueue:
         group = {"coveredResources": list(quota), "flavors": [{"name": "any-node", "resources": resources}]}
         preemption = {"withinClusterQueue": "LowerPriority"}
         spec = {"resourceGroups": [group], "namespaceSelector": {}, "preemption": preemption}
-
-        async def create(client):
-            for kind, each in ((queues.CLUSTER_QUEUES, spec), (queues.QUEUES, {"clusterQueue": name})):
-                body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": each}
-                await objects.create(client, kind, body, namespace="default")
-
-        self.ask(create)
+        for kind, each in ((queues.CLUSTER_QUEUES, spec), (queues.QUEUES, {"clusterQueue": name})):
+            body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": each}
+            ask(self.kubeconfig, objects.create, kind, body, namespace="default")
 
     def workloads(self, queue):
-        found = self.ask(lambda client: objects.list_(client, queues.WORKLOADS, namespace="default")).items
-        return [each for each in found if each["spec"]["queueName"] == queue]
+        return [each for each in self.list(queues.WORKLOADS) if each["spec"]["queueName"] == queue]
 
     def jobs(self, queue):
-        labels = f"{names.QUEUE_LABEL}={queue}"
-        return self.ask(lambda client: objects.list_(client, JOBS, namespace="default", labels=labels)).items
+        return self.list(JOBS, labels=f"{names.QUEUE_LABEL}={queue}")
 
     def figures(self):
         """Return the figures of all sessions, as the operator exports them."""
-        leases = self.ask(lambda client: objects.list_(client, LEASES, namespace="default")).items
-        found = (SessionFigures.of_lease(each, time.time()) for each in leases)
+        found = (SessionFigures.of_lease(each, time.time()) for each in self.list(LEASES))
         return [each for each in found if each is not None]
 
 
@@ -235,9 +223,7 @@ def test_a_service_waits_for_quota_and_its_sessions_are_counted_for_its_queue(ma
         waits = machine.cli(*deploy, "late", "--timeout", "10")
         assert waits.returncode == 1
         assert "Service late is not ready after 10 s: Position 1 in queue services: couldn't assign" in waits.stderr
-        user = open_notebook()
-        connect = "%load_ext pathways_jupyter\n%pathways connect --local --service held --tpu tpuv6e:2x2=1"
-        assert user.run(connect).status == "ok"
+        open_notebook().connect("--local --service held --tpu tpuv6e:2x2=1")
         # What the operator exports is on the Lease from the first renewal on.
         wait_until(lambda: kueue.figures() != [])
         assert [each.queue for each in kueue.figures()] == ["services"]

@@ -14,9 +14,7 @@ def blocks(page):
 
 @pytest.fixture
 def connected(cluster, notebook):
-    notebook.run("%load_ext pathways_jupyter")
-    ran = notebook.run("%pathways connect --local --tpu tpuv6e:2x2=2 --wait 60")
-    assert ran.status == "ok", ran.shown
+    notebook.connect("--local --tpu tpuv6e:2x2=2 --wait 60")
     return notebook
 
 

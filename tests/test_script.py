@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -125,63 +124,11 @@ main()
 """
 
 
-INTERRUPTED_CALL = """
-import os, signal, threading, time
-import jax, numpy as np
-from jax.experimental import colocated_python
-from jax.experimental.colocated_python import func
-import pathways_jupyter
-
-@colocated_python.colocated_python
-def endless(x):
-    open({begun!r}, "w").close()
-    while not os.path.exists({release!r}):
-        time.sleep(0.05)
-    return x
-
-@colocated_python.colocated_python
-def quick(x):
-    return x + 1
-
-def interrupt():
-    while not os.path.exists({begun!r}):
-        time.sleep(0.05)
-    os.kill(os.getpid(), signal.SIGINT)
-
-def interrupt_when_sent(make):
-    def made(*about):
-        send = make(*about)
-        def sent(*arguments):
-            send(*arguments)
-            # A function whose host runs it before JAX waits for it, on a busy machine.
-            func._make_output_specs_and_push_result_fun = make
-            raise KeyboardInterrupt
-        return sent
-    return made
-
-if {is_early}:
-    func._make_output_specs_and_push_result_fun = interrupt_when_sent(func._make_output_specs_and_push_result_fun)
-with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1", wait=True):
-    x = jax.device_put(np.ones(2, np.float32), colocated_python.colocated_cpu_devices(jax.devices())[0])
-    if not {is_early}:
-        threading.Thread(target=interrupt, daemon=True).start()
-    try:
-        endless(x)
-    except KeyboardInterrupt:
-        print("interrupted")
-    print(np.asarray(quick(x)).tolist())
-    open({release!r}, "w").close()
-"""
-
-
 @contextlib.contextmanager
 def small_cluster(machine):
     """The environment of a machine with an embedded cluster of one slice, which programs may end."""
-    with tempfile.TemporaryDirectory(prefix="pj-") as home:
-        own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
-        assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own).returncode == 0
-        yield {**machine.environ, **own}
-        machine.cli("local", "down", "--yes", **own)
+    with machine.own_cluster("--tpu", "tpuv6e:2x2=1") as own:
+        yield own.environ
 
 
 @pytest.fixture(scope="module")
@@ -270,10 +217,3 @@ def own_lines_only(errors: str, script: Path, message: str) -> None:
     assert lines[-1].endswith(message)
     assert f'File "{script}"' in errors
     assert len([line for line in lines if line.startswith("  File")]) <= 4, errors
-
-
-@pytest.mark.parametrize("is_early", [False, True])
-def test_a_colocated_call_that_was_interrupted_in_a_script_holds_no_later_one_up(machine, cluster, tmp_path, is_early):
-    program = INTERRUPTED_CALL.format(begun=str(tmp_path / "begun"), release=str(tmp_path / "end"), is_early=is_early)
-    done = machine.python("-c", program, timeout=DEADLINE)
-    assert done.stdout == "interrupted\n[2.0, 2.0]\n", done.stderr

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-LOAD = "%load_ext pathways_jupyter"
-CONNECT = "%pathways connect --local --tpu tpuv6e:2x2=1"
+CONNECT = "--local --tpu tpuv6e:2x2=1"
 COMPUTE = "import jax; print('sum', int(jax.numpy.arange(8).sum()), 'chips', len(jax.devices()))"
 
 
@@ -13,11 +12,9 @@ COMPUTE = "import jax; print('sum', int(jax.numpy.arange(8).sum()), 'chips', len
 def notebooks(cluster, open_notebook):
     """Two notebooks that hold a slice each, and a third that has none."""
     three = [open_notebook() for _ in range(3)]
-    for notebook in three:
-        notebook.run(LOAD)
     for notebook in three[:2]:
-        connected = notebook.run(CONNECT)
-        assert connected.status == "ok", connected.shown
+        notebook.connect(CONNECT)
+    three[2].run("%load_ext pathways_jupyter")
     return three
 
 
@@ -56,7 +53,7 @@ def assert_a_slice_has_two_numbers(notebook):
 @pytest.mark.soak
 def test_a_kernel_that_waits_gets_the_slice_when_it_frees(notebooks):
     first, _, third = notebooks
-    waiting = third.begin(CONNECT + " --wait 60")
+    waiting = third.begin(f"%pathways connect {CONNECT} --wait 60")
     third.wait_for("holds 1 for")
     assert first.run("%pathways disconnect").status == "ok"
     connected = third.finish(waiting)

@@ -1,14 +1,12 @@
 """The documentation's site: its generated pages are complete, and its tutorial runs."""
 
 import ast
-import dataclasses
 import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -47,8 +45,7 @@ def test_the_tutorial_runs_as_it_is_written(cluster, notebook):
 @pytest.mark.thorough
 def test_the_examples_of_colocated_run_as_they_are_written(cluster, notebook):
     # The tutorial has taken a slice down, which heals.
-    connected = notebook.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2 --wait 60")
-    assert connected.status == "ok", connected.shown
+    notebook.connect("--local --tpu tpuv6e:2x2=2 --wait 60")
     page = (DOCS / "colocated.md").read_text(encoding="utf-8")
     ran = [notebook.run(cell) for cell in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
     assert [each.status for each in ran] == ["ok"] * 3, [each.shown for each in ran]
@@ -91,19 +88,13 @@ def project(machine, tmp_path):
     recorded = tmp_path / "recorded"
     (tmp_path / "gcloud").write_text(f'#!/bin/sh\necho "$*" >> {recorded}\necho 123\n')
     (tmp_path / "gcloud").chmod(0o755)
-    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
-    # A socket's path must be short.
-    with tempfile.TemporaryDirectory(prefix="pj-") as name:
-        environ = {**machine.environ, "PATH": path, "JUPYTER_RUNTIME_DIR": f"{name}/runtime"}
-        made = dataclasses.replace(machine, directory=Path(name), environ=environ)
-        up = made.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--spare", "tpuv6e:2x2=2")
-        assert up.returncode == 0, up.stderr
-        environ["KUBECONFIG"] = made.cli("local", "kubeconfig").stdout.strip()
+    with machine.own_cluster("--tpu", "tpuv6e:2x2=1", "--spare", "tpuv6e:2x2=2") as made:
+        made.environ["PATH"] = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+        made.environ["KUBECONFIG"] = made.cli("local", "kubeconfig").stdout.strip()
         # The page's bucket is looked for there too, and not at Google's.
-        (storage,) = Path(environ["JUPYTER_RUNTIME_DIR"]).rglob(runtime_files.STORAGE)
-        environ.update(Storage.read(storage).variables)
+        (storage,) = made.runtime.rglob(runtime_files.STORAGE)
+        made.environ.update(Storage.read(storage).variables)
         yield made, recorded
-        assert made.cli("local", "down", "--yes").returncode == 0
 
 
 @pytest.mark.thorough

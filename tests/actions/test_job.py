@@ -15,7 +15,7 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS
 from pathways_jupyter.service import jobs
-from pathways_jupyter.service.pathwaysjob import expansion, yaml_text
+from pathways_jupyter.service.pathwaysjob import expansion
 
 NEW = ("--tpu", "ct6e-standard-4t:2x2=2", "--gcs-bucket", "gs://b/t", "--image", "python:3.12")
 
@@ -185,27 +185,11 @@ async def test_who_follows_a_job_learns_that_no_pod_can_be_made(cluster):
             await jobs.delete(client, "followed", namespace="default")
 
 
-def test_errors_name_the_line(machine, cluster):
-    job = training("wrong")
-    job["spec"]["workers"][0]["topology"] = "3x3"
-    job["spec"]["controller"]["elasticslices"] = 1
-    given = yaml.safe_dump(job, sort_keys=False)
-    (machine.directory / "wrong.yaml").write_text(given)
-    strict = machine.cli("job", "apply", "wrong.yaml", "--local")
-    line = 1 + next(number for number, each in enumerate(given.splitlines()) if "elasticslices" in each)
-    assert f"Line {line} of wrong.yaml: spec.controller.elasticslices" in strict.stderr
-    del job["spec"]["controller"]["elasticslices"]
-    (machine.directory / "wrong.yaml").write_text(yaml.safe_dump(job, sort_keys=False))
-    refused = machine.cli("job", "apply", "wrong.yaml", "--dry-run", "--local")
-    line = 1 + next(number for number, each in enumerate(given.splitlines()) if "topology" in each)
-    assert f"Line {line} of wrong.yaml: spec.workers[0].topology" in refused.stderr
-    (machine.directory / "wrong.yaml").write_text("a: b\n c: d\n")
-    assert "Line 2: mapping values are not allowed here" in machine.cli("job", "apply", "wrong.yaml", "--local").stderr
-
-
 def test_a_file_that_is_no_job_is_refused_in_a_sentence(machine, cluster):
     (machine.directory / "deep.yaml").write_text("[" * 3000)
+    (machine.directory / "wrong.yaml").write_text(yaml.safe_dump(training("wrong", topology="3x3")))
     for path, said in (
+        ("wrong.yaml", " of wrong.yaml: spec.workers[0].topology: "),
         ("missing.yaml", "missing.yaml cannot be read: No such file or directory.\n"),
         ("deep.yaml", "nested too deeply"),
         ("/dev/zero", "too large"),
@@ -297,25 +281,6 @@ def test_jobs_from_a_notebook(machine, shared_notebook, cluster):
     assert yaml.safe_load(shown.text)["spec"]["controller"]["template"]["spec"]["containers"][0]["command"] == [
         "python", "t.py", "--x",
     ]  # fmt: skip
-
-
-CELL = """apiVersion: pathways-job.pathways.domain/v1
-kind: PathwaysJob
-metadata:
-  name: x
-spec:
-  workers:
-  - type: ct6e-standard-4t
-    topology: 2x2
-  controller:
-    deploymentMode: default""".splitlines()
-
-
-def test_a_path_leads_to_its_line():
-    given = "\n".join(CELL)
-    assert yaml_text.line_of(given, "spec.workers[0].topology") == 8
-    assert yaml_text.line_of(given, "spec.workers[0].numSlices") == 7
-    assert yaml_text.line_of(given, "spec.controller.elasticSlices") == 9
 
 
 def test_a_job_is_shown_live_until_it_is_over(shared_notebook, cluster):

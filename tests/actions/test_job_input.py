@@ -173,6 +173,8 @@ WRONG_PODS = [
     ({"ports": [{"containerPort": 80800}]}, "containerPort:", "ports[0].containerPort: Invalid value: 80800: must be"),
     ({"stdin": "true"}, "stdin:", 'must be a boolean, not the string "true"; write true without quotation marks'),
     ({"env": {"BATCH": "8"}}, "env:", "env: must be an array, not an object; begin each entry with a dash"),
+    # The line of what lacks it.
+    ({"env": [{"value": "8"}]}, "- value:", "env[0].name: is missing"),
     ({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "name: v", 'volumeMounts[0].name: Not found: "v"'),
     ({"imagePullPolicy": "always"}, "imagePullPolicy:", 'imagePullPolicy: Unsupported value: "always"'),
     ({"image": "r/${TAG}"}, "r/$", 'image: nothing replaced the variable ${TAG} in the string "r/${TAG}"'),
@@ -308,6 +310,7 @@ BOMB = "a: &a {x: 1}\n" + "".join(
         ("{" * 2500, "nested too deeply"),
         ("- " * 3000 + "a", "nested too deeply"),
         ("a: 1\nb: 2\na: 3", "Line 3: a is here and in line 1; remove one."),
+        ("a: b\n c: d\n", "Line 2: mapping values are not allowed here"),
         ("a: &a [x, *a]", "cannot be read"),
         (BOMB, "Line 6: it has more than 200000 values."),
         ("a: .nan", "cannot be read"),
@@ -315,7 +318,10 @@ BOMB = "a: &a {x: 1}\n" + "".join(
         ("a: !!binary aGk=", "type bytes is not JSON serializable"),
         ("? [a]\n: b", "unhashable key"),
     ],
-    ids=["deep", "digits", "braces", "lists", "twice", "cycle", "aliases", "nan", "hexadecimal", "bytes", "list key"],
+    ids=[
+        "deep", "digits", "braces", "lists", "twice", "mapping", "cycle", "aliases", "nan", "hexadecimal", "bytes",
+        "list key",
+    ],
 )  # fmt: skip
 async def test_what_json_cannot_hold_is_refused_in_a_sentence(apply, text, said):
     assert said in await refusal(apply, text)

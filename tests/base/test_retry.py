@@ -46,11 +46,6 @@ def test_a_loop_without_an_event_loop_pauses_its_thread(pauses):
     assert roughly(pauses, [1, 2, 3, 3])
 
 
-async def test_pauses_of_two_clients_differ(pauses):
-    await attempts(Backoff(1.0, 1.0), 20)
-    assert len(set(pauses)) == 19
-
-
 async def test_a_success_begins_with_the_shortest_pause_again(pauses):
     backoff = Backoff(1.0, 60.0)
     await attempts(backoff, 4)
@@ -78,14 +73,6 @@ async def test_no_server_stops_a_loop_for_good(pauses):
     backoff.delay(1e9)
     await backoff.wait()
     assert roughly([pauses[0] - tasks._LONGEST_DELAY_SECONDS], [1])
-
-
-def test_a_delay_beyond_the_deadline_leaves_no_time():
-    backoff = Backoff(1.0, 5.0, seconds=20.0)
-    backoff.delay(1)
-    assert not backoff.is_over
-    backoff.delay(30)
-    assert backoff.is_over
 
 
 async def test_a_cancelled_pause_ends_the_loop():

@@ -15,7 +15,7 @@ from wheels import wheel
 
 from pathways_jupyter.colocated import cell_run, live_output, memory, restart
 from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError
-from pathways_jupyter.colocated.remote.transcript import TEXT_BYTES
+from pathways_jupyter.colocated.remote.transcript import TAIL_BYTES, TEXT_BYTES
 from pathways_jupyter.colocated.results import Display, Interrupted
 
 pytestmark = pytest.mark.usefixtures("connection", "fresh_names")
@@ -88,6 +88,7 @@ def test_a_flood_is_cut_and_its_end_comes_along() -> None:
         assert len(host.text) <= TEXT_BYTES
         assert host.text.startswith("0 x")
         assert host.tail.endswith("x\n")
+        assert TAIL_BYTES <= len(host.tail) < 2 * TAIL_BYTES
         assert host.size > 50_000_000
 
 
@@ -124,11 +125,12 @@ plt.show()
 class Table:
     def _repr_html_(self): return "<b>1</b>"
 display(Table())
+print("between")
 Table()
 """
     (host,) = cell_run.run_cell(source, once=True).hosts
-    assert host.text == ""
-    table, figure, value = host.items
+    table, between, figure, value = host.items
+    assert between.text == host.text == "between\n"
     assert set(table.data) == set(value.data) == {"text/plain", "text/html"}
     assert figure.data["image/png"].startswith(b"\x89PNG")
     assert value.value
@@ -139,6 +141,7 @@ def test_an_exception_shows_the_cells_lines_once() -> None:
     assert str(error).startswith("all 4 hosts, line 2: return 1 / y: ZeroDivisionError")
     assert error.remote_traceback().count("ZeroDivisionError") == 1
     assert "f(0)" in error.remote_traceback()
+    assert "namespaces" not in error.remote_traceback()
 
 
 def test_hosts_whose_errors_differ_only_by_where_objects_lie_failed_alike() -> None:

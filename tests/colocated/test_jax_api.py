@@ -83,34 +83,6 @@ def test_a_function_without_arguments_needs_devices(cpus) -> None:
     assert float(make.specialize(devices=[cpus[2]])()) == 7
 
 
-def test_a_specialized_function_is_dispatched_without_waiting(cpus) -> None:
-    gate = jax.device_put(np.int32(0), cpus[0])
-
-    @colocated_python.colocated_python
-    def blocked(x):
-        import sys
-
-        sys.__dict__.setdefault("_test_gate", __import__("threading").Event()).wait(60)
-        return x
-
-    @colocated_python.colocated_python
-    def release(x):
-        import sys
-
-        sys.__dict__.setdefault("_test_gate", __import__("threading").Event()).set()
-        return x
-
-    results = []
-    blocked = blocked.specialize(out_specs_fn=lambda x: x)
-    release = release.specialize(out_specs_fn=lambda x: x)
-    # Had the dispatch waited for the result, nothing would be left to release it.
-    results.append(blocked(gate))
-    thread = threading.Thread(target=lambda: release(gate).block_until_ready())
-    thread.start()
-    thread.join(60)
-    assert int(results[0]) == 0
-
-
 def test_calls_of_one_thread_run_in_their_order(cpus) -> None:
     x = jax.device_put(np.int32(0), cpus[0])
 

@@ -185,14 +185,15 @@ def test_a_loss_ends_the_cell_with_one_message(what, world, connected) -> None:
 
 
 @pytest.mark.thorough
-def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_fixes_it(world, connected) -> None:
+@pytest.mark.parametrize("what", ["the proxy's pod", "the supervisor"])
+def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_fixes_it(what, world, connected) -> None:
     request = begin(connected)
-    lose, message = LOSSES["the proxy's pod"]
+    lose, message = LOSSES[what]
     lose(world)
     assert_one_message(connected.finish(request, timeout=SOON), message)
     cell = connected.run("%%colocated\n1")
     assert cell.error == "CheckError"
-    assert "The session is lost: Pod" in cell.shown
+    assert re.search(f"The session is lost: {message.partition('was lost: ')[2]}", cell.shown)
     assert "%pathways reconnect" in cell.shown
     assert connected.run("%pathways reconnect").status == "ok"
     shown = "[hosts 0, 1] The session was reconnected: names of earlier cells are gone."
@@ -227,16 +228,6 @@ def test_an_array_that_was_lost_with_its_slice_is_named_also_when_that_is_back(c
     cell = connected.run("%%colocated --in x\n1")
     assert cell.error == "LostError", cell.shown
     assert "x was on a slice that went down, and is lost." in cell.shown
-
-
-@pytest.mark.thorough
-def test_loss_of_names_is_reported_also_when_the_supervisor_died(world, connected) -> None:
-    request = begin(connected)
-    lose, message = LOSSES["the supervisor"]
-    lose(world)
-    assert_one_message(connected.finish(request, timeout=SOON), message)
-    assert connected.run("%pathways reconnect").status == "ok"
-    assert "names of earlier cells are gone" in connected.run("%%colocated\n1").text
 
 
 @pytest.mark.thorough

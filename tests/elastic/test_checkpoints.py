@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import jax
+import json_server
 import numpy as np
 import pytest
+import scripts
 from gcp_storage_emulator.server import create_server
 from small_training import Data, Positioned, check, first_state, step
 
@@ -155,45 +153,21 @@ def bucket():
 @pytest.mark.thorough
 def test_a_bucket_keeps_the_last_ones_for_another_process(bucket):
     """In a process of its own, because TensorStore reads the variables once."""
-    command = [sys.executable, "-c", BUCKET]
-    done = subprocess.run(
-        command, env={**os.environ, **bucket}, capture_output=True, text=True, timeout=90, check=False
-    )
+    done = scripts.run(BUCKET, **bucket)
     assert done.stdout == "[2] {'batch': 2} [2.0, 3.0, 4.0]\n", done.stderr
 
 
 @pytest.fixture
 def refusing(bucket):
     """The variables that lead a process to a server that refuses every request."""
-
-    class Refusal(BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = b'{"error": {"code": 403, "message": "This account may not do that."}}'
-            self.send_response(403)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_PUT = do_DELETE = do_GET
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Refusal) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield {**bucket, "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{server.server_port}"}
-        server.shutdown()
-        thread.join()
+    refusal = 403, {"error": {"code": 403, "message": "This account may not do that."}}
+    with json_server.serving(lambda request, body: refusal) as address:
+        yield {**bucket, "STORAGE_EMULATOR_HOST": address}
 
 
 @pytest.mark.thorough
 def test_an_error_of_a_bucket_names_it_and_one_of_a_directory_is_the_directorys(refusing, tmp_path):
-    command = [sys.executable, "-c", REFUSED_BUCKET]
-    done = subprocess.run(
-        command, env={**os.environ, **refusing}, capture_output=True, text=True, timeout=90, check=False
-    )
+    done = scripts.run(REFUSED_BUCKET, **refusing)
     assert done.stdout.startswith("Snapshots cannot be kept in gs://runs/one: "), done.stderr
     *message, hint = done.stdout.splitlines()
     assert "This account may not do that." in "\n".join(message)

@@ -53,24 +53,23 @@ def keepers(fault):
     return [each for each in living if fault in each.cmdline()]
 
 
-async def test_a_fault_that_is_healed_leaves_no_cordon_no_file_and_no_process(bench, node):
+async def test_a_fault_that_is_healed_leaves_no_cordon_no_file_and_no_process(bench, client, node):
     where = ConnectConfig(kubeconfig=bench.kubeconfig())
-    async with bench.client() as client:
-        assert await cordons.cordon(client, where, ["n1"], WORKERS, 1, 600) == ("n1",)
-        fault = cordons.mark(await objects.get(client, objects.NODES, "n1"))
-        # One that begins has no command line for a moment.
-        await asyncio.to_thread(wait_until, lambda: keepers(fault))
-        (process,) = keepers(fault)
-        assert fault.startswith("default/service/1/")
-        assert cordons.lasting(fault).exists()
-        assert await cordons.uncordon(client, ["default/service/2/", "other/service/1/"]) == ()
-        assert cordons.lasting(fault).exists()
+    assert await cordons.cordon(client, where, ["n1"], WORKERS, 1, 600) == ("n1",)
+    fault = cordons.mark(await objects.get(client, objects.NODES, "n1"))
+    # One that begins has no command line for a moment.
+    await asyncio.to_thread(wait_until, lambda: keepers(fault))
+    (process,) = keepers(fault)
+    assert fault.startswith("default/service/1/")
+    assert cordons.lasting(fault).exists()
+    assert await cordons.uncordon(client, ["default/service/2/", "other/service/1/"]) == ()
+    assert cordons.lasting(fault).exists()
 
-        assert await cordons.uncordon(client, [cordons.of_slice(WORKERS, 1)]) == ("n1",)
+    assert await cordons.uncordon(client, [cordons.of_slice(WORKERS, 1)]) == ("n1",)
 
-        assert not cordons.lasting(fault).exists()
-        assert is_free(bench)
-        await asyncio.to_thread(process.wait, DEADLINE)
+    assert not cordons.lasting(fault).exists()
+    assert is_free(bench)
+    await asyncio.to_thread(process.wait, DEADLINE)
 
 
 async def test_what_ends_a_fault_uncordons_its_nodes_and_removes_its_file(bench, node, monkeypatch):

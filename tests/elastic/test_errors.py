@@ -3,9 +3,7 @@
 import jax
 import pytest
 
-from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.elastic import errors
-from pathways_jupyter.elastic.errors import ElasticRetryLimit, is_proxy_gone, is_slice_down
+from pathways_jupyter.elastic.errors import is_proxy_gone, is_slice_down
 
 Lost = jax.errors.JaxRuntimeError
 
@@ -25,25 +23,3 @@ Lost = jax.errors.JaxRuntimeError
 def test_only_jaxs_own_errors_count_as_losses(error, slice_is_down, proxy_is_gone):
     assert is_slice_down(error) == slice_is_down
     assert is_proxy_gone(error) == proxy_is_gone
-
-
-def test_a_limit_of_attempts_counts_the_first_one():
-    limit = ElasticRetryLimit(2)
-    assert limit(1, ValueError())
-    assert not limit(2, ValueError())
-
-
-@pytest.mark.parametrize(
-    ("refused", "says"),
-    [
-        (lambda: ElasticRetryLimit(0), "max_attempts must be a whole number of at least 1, not 0"),
-        (lambda: errors.check_whole("steps", True, at_least=0), "not True"),
-        (lambda: errors.check_seconds("timeout", "5"), "a number of seconds, at least 0, not '5'"),
-        (lambda: errors.check_seconds("timeout", float("nan")), "not nan"),
-        (lambda: errors.check_slices("minimum_slices", 3, 1), "minimum_slices is 3, but there is 1 slice in all"),
-    ],
-)
-def test_a_refused_argument_is_named_with_what_it_may_be(refused, says):
-    with pytest.raises(ConfigError, match=says) as raised:
-        refused()
-    assert isinstance(raised.value, ValueError)

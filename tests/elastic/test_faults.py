@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 
+import asks
 import pytest
 import yaml
+from kinds import NODES
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import cordons, fault_targets, faults
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.auth import load
-from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import Resource
 from pathways_jupyter.kube.watch import watch
 
 DEADLINE = 60.0
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 KILLED = """
 import os, signal, sys
 from pathways_jupyter.elastic import fault_targets, faults
@@ -35,22 +33,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def ask(cluster):
-    """Run a question with a client of the cluster."""
-
-    def run(question: Callable[[Client], Awaitable]):
-        async def answer():
-            async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(DEADLINE):
-                return await question(client)
-
-        return asyncio.run(answer())
-
-    return run
+    return functools.partial(asks.ask, cluster.kubeconfig)
 
 
 async def until_nodes(client, true):
     """Wait until the nodes, by name, are such that `true` holds."""
     nodes = {}
-    async with contextlib.aclosing(watch(client, NODES)) as changes:
+    async with asyncio.timeout(DEADLINE), contextlib.aclosing(watch(client, NODES)) as changes:
         async for change in changes:
             if change.object:
                 nodes[change.object["metadata"]["name"]] = change.object
@@ -78,7 +67,7 @@ def test_a_drained_node_takes_no_pods_until_it_is_healed_and_all_of_it_is_in_the
     since = session.event_count
     fault = faults.drain_node(session, 1, seconds=600)
     until(session, EventKind.SLICE_DOWN, since, 1)
-    nodes = ask(lambda client: until_nodes(client, lambda nodes: cordoned(nodes) == list(fault.nodes)))
+    nodes = ask(until_nodes, lambda nodes: cordoned(nodes) == list(fault.nodes))
     assert {cordons.mark(nodes[name]).split("/")[2] for name in fault.nodes} == {"1"}
     assert faults.heal(session, 2) == ()
     # Of a session that holds another slice of the service.
@@ -137,13 +126,13 @@ def test_a_node_that_someone_else_cordoned_is_left_as_it_is(session, ask):
         return pod["spec"]["nodeName"]
 
     node, since = ask(node_of_slice), session.event_count
-    ask(lambda client: by_hand(client, True))
+    ask(by_hand, True)
     try:
         assert faults.slice_down(session, 2, seconds=600).nodes == ()
         assert faults.heal(session) == ()
-        assert ask(lambda client: objects.get(client, NODES, node))["spec"]["unschedulable"]
+        assert ask(objects.get, NODES, node)["spec"]["unschedulable"]
     finally:
-        ask(lambda client: by_hand(client, None))
+        ask(by_hand, None)
     until(session, EventKind.SLICE_HEALED, since, 2)
 
 

@@ -86,11 +86,13 @@ def test_a_run_whose_generator_was_ended_by_a_loss_says_so(session):
         ({"batch": "foo"}, "batch must be one of 'keep', 'scale', not 'foo'"),
         ({"steps": -1}, "steps must be a whole number of at least 0, not -1"),
         ({"steps": 1.5}, "steps must be a whole number"),
+        ({"steps": True}, "steps must be a whole number of at least 0, not True"),
         ({"snapshot_every": 0}, "snapshot_every must be a whole number of at least 1, not 0"),
         ({"minimum_slices": -1}, "minimum_slices must be a whole number of at least 0, not -1"),
         ({"minimum_slices": 5}, "minimum_slices is 5, but there are 3 slices in all"),
         ({"timeout": -1}, "timeout must be a number of seconds, at least 0, not -1"),
-        ({"timeout": "soon"}, "timeout must be a number of seconds"),
+        ({"timeout": "10"}, "timeout must be a number of seconds, at least 0, not '10'"),
+        ({"timeout": float("nan")}, "timeout must be a number of seconds, at least 0, not nan"),
         ({"mesh_for": 3}, "mesh_for must be a function, not int"),
         ({"snapshots": "gs://runs"}, "snapshots must be of type Snapshots, not str"),
         ({"manager": 1}, "manager must be of type Manager, not int"),
@@ -110,9 +112,9 @@ def test_an_argument_that_cannot_be_used_is_refused_before_anything_is_changed(s
 
 
 def test_more_slices_than_a_manager_has_are_refused(session):
-    two = elastic.Manager([device for index in (0, 2) for device in session.slices()[index]])
-    with pytest.raises(ConfigError, match="minimum_slices is 3, but there are 2 slices in all"):
-        elastic.train_loop(step, first_state(), Data(), steps=3, minimum_slices=3, manager=two)
+    one = elastic.Manager(session.slices()[2])
+    with pytest.raises(ConfigError, match="minimum_slices is 2, but there is 1 slice in all"):
+        elastic.train_loop(step, first_state(), Data(), steps=3, minimum_slices=2, manager=one)
 
 
 def count_rows(state, batch):
@@ -189,14 +191,6 @@ def test_the_log_has_the_lines_that_scripts_read(session, caplog):
     )
 
 
-def test_an_error_of_the_step_is_not_taken_for_a_loss(session):
-    def wrong(state, batch):
-        raise ValueError("mine")
-
-    with pytest.raises(ValueError, match="mine"):
-        elastic.train_loop(wrong, first_state(), Data(), steps=3)
-
-
 def test_a_run_that_fails_with_the_record_of_an_earlier_one_is_not_done(session):
     def wrong(state, batch):
         raise ValueError("mine")
@@ -221,12 +215,3 @@ def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(sessi
     assert snapshots.latest() is second
     # Those that were on the hosts only are gone, with what they referred to.
     assert snapshots.oldest() is second
-
-
-@pytest.mark.parametrize("timeout", ["soon", "10", -1])
-def test_a_timeout_that_is_no_time_is_refused_at_the_call(timeout):
-    """Not in the middle of the run, at the first pause; there is no session here, so nothing can have begun."""
-    before = RUNS.latest
-    with pytest.raises(ConfigError, match="timeout"):
-        elastic.train_loop(step, first_state(), Data(), steps=1, timeout=timeout)
-    assert RUNS.latest is before

@@ -124,6 +124,8 @@ def test_arguments_that_cannot_be_used_are_refused_by_the_decorators_and_the_man
     # As in pathwaysutils.
     with pytest.raises(ValueError, match="max_retries must be"):
         manager.replica_resize(0)
+    with pytest.raises(ConfigError, match="max_attempts must be a whole number of at least 1, not 0"):
+        elastic.ElasticRetryLimit(0)
     for wrong, said in (
         ({"devices": []}, "devices is empty"),
         ({"settle_seconds": -1}, "settle_seconds must be"),

@@ -6,18 +6,17 @@ Each in a process of its own, because TensorStore reads once where the bucket is
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+import scripts
 
 from pathways_jupyter.local import cluster as local
 
 pytestmark = pytest.mark.thorough
 
-DEADLINE = 110.0
 TYPE = "tpuv6e:2x2"
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -164,9 +163,7 @@ assert list(result.metrics) == [15]
 def run(cluster: local.LocalCluster, slices: int, test: str, code: str) -> None:
     begin = BEGIN.format(instances={TYPE: slices}, kubeconfig=str(cluster.kubeconfig), test=test)
     script = begin + textwrap.dedent(code) + "\nsession.disconnect()\nprint('done')\n"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *filter(None, sys.path)])}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = scripts.run(script, PYTHONPATH=os.pathsep.join([str(SUPPORT), *filter(None, sys.path)]))
     assert done.stdout.endswith("done\n"), done.stderr[-6000:]
 
 

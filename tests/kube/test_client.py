@@ -20,91 +20,83 @@ def config_map(name, **data):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
-async def test_an_object_is_created_read_changed_and_deleted(bench):
-    async with bench.client() as client:
-        made = await objects.create(client, CONFIG_MAPS, config_map("a", x="1"))
-        assert made["metadata"]["uid"]
-        changed = await objects.patch(client, CONFIG_MAPS, "a", {"data": {"y": "2"}}, namespace="default")
-        assert changed["data"] == {"x": "1", "y": "2"}
-        assert await objects.get(client, CONFIG_MAPS, "a", namespace="default") == changed
-        assert await objects.delete(client, CONFIG_MAPS, "a", namespace="default")
-        assert not await objects.delete(client, CONFIG_MAPS, "a", namespace="default")
-        assert await objects.find(client, CONFIG_MAPS, "a", namespace="default") is None
+async def test_an_object_is_created_read_changed_and_deleted(client):
+    made = await objects.create(client, CONFIG_MAPS, config_map("a", x="1"))
+    assert made["metadata"]["uid"]
+    changed = await objects.patch(client, CONFIG_MAPS, "a", {"data": {"y": "2"}}, namespace="default")
+    assert changed["data"] == {"x": "1", "y": "2"}
+    assert await objects.get(client, CONFIG_MAPS, "a", namespace="default") == changed
+    assert await objects.delete(client, CONFIG_MAPS, "a", namespace="default")
+    assert not await objects.delete(client, CONFIG_MAPS, "a", namespace="default")
+    assert await objects.find(client, CONFIG_MAPS, "a", namespace="default") is None
 
 
-async def test_a_name_with_a_query_in_it_is_a_name(bench):
-    async with bench.client() as client:
-        await objects.create(client, CONFIG_MAPS, config_map("a", x="1"))
-        for name in ("a?x=1", "a#b", "a&b"):
-            with pytest.raises(ApiError, match=re.escape(f'"{name}" not found')):
-                await objects.get(client, CONFIG_MAPS, name, namespace="default")
-            assert not await objects.delete(client, CONFIG_MAPS, name, namespace="default")
-        assert await objects.find(client, CONFIG_MAPS, "a", namespace="default")
+async def test_a_name_with_a_query_in_it_is_a_name(client):
+    await objects.create(client, CONFIG_MAPS, config_map("a", x="1"))
+    for name in ("a?x=1", "a#b", "a&b"):
+        with pytest.raises(ApiError, match=re.escape(f'"{name}" not found')):
+            await objects.get(client, CONFIG_MAPS, name, namespace="default")
+        assert not await objects.delete(client, CONFIG_MAPS, name, namespace="default")
+    assert await objects.find(client, CONFIG_MAPS, "a", namespace="default")
 
 
-async def test_an_object_without_a_name_is_never_taken_for_all_of_them(bench):
-    async with bench.client() as client:
-        await objects.create(client, CONFIG_MAPS, config_map("a"))
-        for verb in (objects.get, objects.delete):
-            with pytest.raises(ConfigError, match="name of a ConfigMap is empty"):
-                await verb(client, CONFIG_MAPS, "", namespace="default")
-        assert await objects.find(client, CONFIG_MAPS, "a", namespace="default")
+async def test_an_object_without_a_name_is_never_taken_for_all_of_them(client):
+    await objects.create(client, CONFIG_MAPS, config_map("a"))
+    for verb in (objects.get, objects.delete):
+        with pytest.raises(ConfigError, match="name of a ConfigMap is empty"):
+            await verb(client, CONFIG_MAPS, "", namespace="default")
+    assert await objects.find(client, CONFIG_MAPS, "a", namespace="default")
 
 
-async def test_a_long_list_comes_page_by_page(bench, monkeypatch):
+async def test_a_long_list_comes_page_by_page(client, monkeypatch):
     monkeypatch.setattr(objects, "PAGE", 7)
-    async with bench.client() as client:
-        await asyncio.gather(*(objects.create(client, CONFIG_MAPS, config_map(f"m{i:02}")) for i in range(20)))
-        listing = await objects.list_(client, CONFIG_MAPS, namespace="default")
+    await asyncio.gather(*(objects.create(client, CONFIG_MAPS, config_map(f"m{i:02}")) for i in range(20)))
+    listing = await objects.list_(client, CONFIG_MAPS, namespace="default")
     names = [item["metadata"]["name"] for item in listing.items if item["metadata"]["name"].startswith("m")]
     assert names == [f"m{i:02}" for i in range(20)]
     assert listing.resource_version
     assert {item["kind"] for item in listing.items} == {"ConfigMap"}
 
 
-async def test_reading_a_long_answer_leaves_the_garbage_collector_as_it_was(bench):
-    async with bench.client() as client:
-        long = config_map("long")
-        long["data"] = {"blob": "x" * 2 * answers.LARGE_BYTES}
-        await objects.create(client, CONFIG_MAPS, long)
-        for enabled in (True, False):
-            try:
-                if not enabled:
-                    gc.disable()
-                found = await objects.get(client, CONFIG_MAPS, "long", namespace="default")
-                assert found["data"] == long["data"]
-                assert gc.isenabled() is enabled
-            finally:
-                gc.enable()
+async def test_reading_a_long_answer_leaves_the_garbage_collector_as_it_was(client):
+    long = config_map("long")
+    long["data"] = {"blob": "x" * 2 * answers.LARGE_BYTES}
+    await objects.create(client, CONFIG_MAPS, long)
+    for enabled in (True, False):
+        try:
+            if not enabled:
+                gc.disable()
+            found = await objects.get(client, CONFIG_MAPS, "long", namespace="default")
+            assert found["data"] == long["data"]
+            assert gc.isenabled() is enabled
+        finally:
+            gc.enable()
 
 
-async def test_connections_are_used_again(bench):
-    async with bench.client() as client:
-        for _ in range(10):
-            await objects.list_(client, NAMESPACES)
-        assert bench.server.connections == 1
+async def test_connections_are_used_again(bench, client):
+    for _ in range(10):
+        await objects.list_(client, NAMESPACES)
+    assert bench.server.connections == 1
 
 
-async def test_a_patch_of_a_stale_object_is_refused(bench):
-    async with bench.client() as client:
-        old = await objects.create(client, CONFIG_MAPS, config_map("a"))
-        await objects.patch(client, CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace="default")
-        stale = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "data": {"x": "2"}}
-        with pytest.raises(ApiError) as raised:
-            await objects.patch(client, CONFIG_MAPS, "a", stale, namespace="default")
+async def test_a_patch_of_a_stale_object_is_refused(client):
+    old = await objects.create(client, CONFIG_MAPS, config_map("a"))
+    await objects.patch(client, CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace="default")
+    stale = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "data": {"x": "2"}}
+    with pytest.raises(ApiError) as raised:
+        await objects.patch(client, CONFIG_MAPS, "a", stale, namespace="default")
     assert raised.value.status == 409
     assert raised.value.hint
 
 
-async def test_a_delete_can_be_bound_to_the_very_object_that_was_seen(bench):
-    async with bench.client() as client:
-        seen = (await objects.create(client, CONFIG_MAPS, config_map("a")))["metadata"]
-        await objects.patch(client, CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace="default")
-        for stated in ({"uid": "other"}, {"resource_version": seen["resourceVersion"]}):
-            with pytest.raises(ApiError) as raised:
-                await objects.delete(client, CONFIG_MAPS, "a", namespace="default", **stated)
-            assert raised.value.status == 409
-        assert await objects.delete(client, CONFIG_MAPS, "a", namespace="default", uid=seen["uid"])
+async def test_a_delete_can_be_bound_to_the_very_object_that_was_seen(client):
+    seen = (await objects.create(client, CONFIG_MAPS, config_map("a")))["metadata"]
+    await objects.patch(client, CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace="default")
+    for stated in ({"uid": "other"}, {"resource_version": seen["resourceVersion"]}):
+        with pytest.raises(ApiError) as raised:
+            await objects.delete(client, CONFIG_MAPS, "a", namespace="default", **stated)
+        assert raised.value.status == 409
+    assert await objects.delete(client, CONFIG_MAPS, "a", namespace="default", uid=seen["uid"])
 
 
 async def test_what_is_forbidden_is_named_with_the_role_that_would_allow_it(bench):
@@ -254,24 +246,22 @@ async def test_a_server_without_tls_is_reported_as_such(bench):
                 await objects.list_(client, PODS)
 
 
-async def test_requests_go_on_after_the_server_restarted(bench):
-    async with bench.client() as client:
-        await objects.create(client, CONFIG_MAPS, config_map("a"))
-        await bench.restart()
-        assert await objects.get(client, CONFIG_MAPS, "a", namespace="default")
-        await objects.create(client, CONFIG_MAPS, config_map("b"))
+async def test_requests_go_on_after_the_server_restarted(bench, client):
+    await objects.create(client, CONFIG_MAPS, config_map("a"))
+    await bench.restart()
+    assert await objects.get(client, CONFIG_MAPS, "a", namespace="default")
+    await objects.create(client, CONFIG_MAPS, config_map("b"))
 
 
-async def test_a_request_waits_while_the_server_is_away(bench):
-    async with bench.client() as client:
-        await objects.list_(client, NAMESPACES)
-        await bench.server.stop()
-        waiting = asyncio.create_task(objects.create(client, CONFIG_MAPS, config_map("a")))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        await bench.server.start()
-        async with asyncio.timeout(30):
-            assert (await waiting)["metadata"]["uid"]
+async def test_a_request_waits_while_the_server_is_away(bench, client):
+    await objects.list_(client, NAMESPACES)
+    await bench.server.stop()
+    waiting = asyncio.create_task(objects.create(client, CONFIG_MAPS, config_map("a")))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    await bench.server.start()
+    async with asyncio.timeout(30):
+        assert (await waiting)["metadata"]["uid"]
 
 
 async def test_a_server_that_stays_away_is_given_up(bench):
@@ -441,15 +431,14 @@ async def test_the_servers_clock_is_used_where_it_differs():
     assert 2524608000 <= ahead < 2524608000 + 600
 
 
-async def test_a_cancelled_request_leaves_no_half_used_connection(bench):
-    async with bench.client() as client:
-        await objects.list_(client, NAMESPACES)
-        task = asyncio.create_task(objects.list_(client, NAMESPACES))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (await objects.get(client, NAMESPACES, "default"))["kind"] == "Namespace"
+async def test_a_cancelled_request_leaves_no_half_used_connection(client):
+    await objects.list_(client, NAMESPACES)
+    task = asyncio.create_task(objects.list_(client, NAMESPACES))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await objects.get(client, NAMESPACES, "default"))["kind"] == "Namespace"
 
 
 async def test_the_scheme_of_a_server_may_be_in_capitals(bench):

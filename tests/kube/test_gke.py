@@ -8,10 +8,9 @@ import sys
 from types import SimpleNamespace
 from urllib.parse import parse_qs
 
+import fake_google
 import pytest
 from aiohttp import web
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import auth
@@ -20,16 +19,8 @@ from pathways_jupyter.kube import gke as gke
 PATH = "/v1/projects/p/locations/us-east5/clusters/tpus"
 
 
-@pytest.fixture(scope="module")
-def private_key():
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-
-
 @pytest.fixture
-async def google(tmp_path, monkeypatch, private_key):
+async def google(tmp_path, monkeypatch):
     """A Google of two routes; `describe` is its answer about the cluster, `tokens` how many it has issued."""
 
     played = SimpleNamespace(describe={}, status=200, tokens=0, refuse="", reason="", base="")
@@ -68,24 +59,9 @@ async def google(tmp_path, monkeypatch, private_key):
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    base = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    played.base = base
-    account = tmp_path / "account.json"
-    account.write_text(
-        json.dumps(
-            {
-                "type": "service_account",
-                "client_email": "robot@p.iam.gserviceaccount.com",
-                "private_key_id": "1",
-                "private_key": private_key,
-                "token_uri": f"{base}token",
-                "project_id": "p",
-            }
-        )
-    )
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(account))
-    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", base)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    played.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    for name, value in {**fake_google.variables(played.base, tmp_path), "NO_PROXY": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
     for name in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.delenv(name, raising=False)
     yield played
@@ -207,7 +183,7 @@ async def test_workload_identity_federation_exchanges_the_pods_token(google, mon
                 "type": "external_account",
                 "audience": pool,
                 "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-                "token_url": f"{google.base}sts",
+                "token_url": f"{google.base}/sts",
                 "credential_source": {"file": str(subject)},
             }
         )

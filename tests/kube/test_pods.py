@@ -44,50 +44,45 @@ async def say(client, name, *lines):
     assert done.exit_code == 0 or lines[-1] == "end"
 
 
-async def test_a_log_is_read_whole_or_from_its_end(bench):
-    async with bench.client() as client:
-        await bench.pod(client, "p", "python", "-c", "print('\\n'.join(map(str, range(5000))))")
-        await bench.until(client, "p", lambda pod: pod["status"]["phase"] == "Succeeded")
-        whole = [line async for line in pods.logs(client, "p", namespace="default")]
-        assert whole == [str(i) for i in range(5000)]
-        assert [line async for line in pods.logs(client, "p", namespace="default", tail=2)] == ["4998", "4999"]
+async def test_a_log_is_read_whole_or_from_its_end(bench, client):
+    await bench.pod(client, "p", "python", "-c", "print('\\n'.join(map(str, range(5000))))")
+    await bench.until(client, "p", lambda pod: pod["status"]["phase"] == "Succeeded")
+    whole = [line async for line in pods.logs(client, "p", namespace="default")]
+    assert whole == [str(i) for i in range(5000)]
+    assert [line async for line in pods.logs(client, "p", namespace="default", tail=2)] == ["4998", "4999"]
 
 
-async def test_a_followed_log_ends_with_its_container(bench):
-    async with bench.client() as client:
-        await bench.pod(client, "p", "python", "-c", TALK)
-        reader = Reader(client, "p")
-        assert await reader.next() == "ready"
-        await say(client, "p", "one", "two", "end")
-        assert await reader.rest() == ["one", "two"]
+async def test_a_followed_log_ends_with_its_container(bench, client):
+    await bench.pod(client, "p", "python", "-c", TALK)
+    reader = Reader(client, "p")
+    assert await reader.next() == "ready"
+    await say(client, "p", "one", "two", "end")
+    assert await reader.rest() == ["one", "two"]
 
 
-async def test_a_followed_log_goes_on_after_the_server_restarted(bench):
-    async with bench.client() as client:
-        await bench.pod(client, "p", "python", "-c", TALK)
-        reader = Reader(client, "p")
-        assert await reader.next() == "ready"
-        for round_ in range(3):
-            await say(client, "p", *(f"{round_}-{i}" for i in range(20)))
-            assert [await reader.next() for _ in range(10)] == [f"{round_}-{i}" for i in range(10)]
-            await bench.restart()
-            assert [await reader.next() for _ in range(10)] == [f"{round_}-{i}" for i in range(10, 20)]
-        await say(client, "p", "end")
-        assert await reader.rest() == []
+async def test_a_followed_log_goes_on_after_the_server_restarted(bench, client):
+    await bench.pod(client, "p", "python", "-c", TALK)
+    reader = Reader(client, "p")
+    assert await reader.next() == "ready"
+    for round_ in range(3):
+        await say(client, "p", *(f"{round_}-{i}" for i in range(20)))
+        assert [await reader.next() for _ in range(10)] == [f"{round_}-{i}" for i in range(10)]
+        await bench.restart()
+        assert [await reader.next() for _ in range(10)] == [f"{round_}-{i}" for i in range(10, 20)]
+    await say(client, "p", "end")
+    assert await reader.rest() == []
 
 
-async def test_a_followed_log_ends_when_its_pod_is_deleted(bench):
-    async with bench.client() as client:
-        await bench.pod(client, "p", "python", "-c", TALK)
-        reader = Reader(client, "p")
-        assert await reader.next() == "ready"
-        await objects.delete(client, PODS, "p", namespace="default", grace_seconds=0)
-        assert await reader.rest() == []
+async def test_a_followed_log_ends_when_its_pod_is_deleted(bench, client):
+    await bench.pod(client, "p", "python", "-c", TALK)
+    reader = Reader(client, "p")
+    assert await reader.next() == "ready"
+    await objects.delete(client, PODS, "p", namespace="default", grace_seconds=0)
+    assert await reader.rest() == []
 
 
 @pytest.mark.parametrize("follow", [False, True])
-async def test_the_log_of_a_pod_that_is_not_there_is_reported(bench, follow):
-    async with bench.client() as client:
-        with pytest.raises(ApiError) as raised:
-            await anext(pods.logs(client, "missing", namespace="default", follow=follow))
+async def test_the_log_of_a_pod_that_is_not_there_is_reported(client, follow):
+    with pytest.raises(ApiError) as raised:
+        await anext(pods.logs(client, "missing", namespace="default", follow=follow))
     assert raised.value.status == 404

@@ -127,22 +127,10 @@ async def test_a_watch_that_is_forbidden_ends_the_wait_for_it_and_others_unless_
                 assert {each for each, _ in await changes.batch()} == {CONFIG_MAPS}
 
 
-async def test_a_restart_of_the_server_is_reported_and_nothing_is_missed(bench):
-    async with bench.client() as client:
-        await objects.create(client, CONFIG_MAPS, config_map("a"))
-        async with following(client) as follower:
-            assert await follower.take(2) == [(ADDED, "a"), SYNCED]
-            await bench.server.stop()
-            assert await follower.next() == LOST
-            resource = bench.store.resources.of_kind("v1", "ConfigMap")
-            bench.store.create(resource, config_map("b"))
-            bench.store.delete(resource, "default", "a")
-            await bench.server.start()
-            assert sorted(await follower.settled()) == [(ADDED, "b"), (DELETED, "a")]
-
-
-async def test_a_server_that_forgot_makes_the_watch_compare_lists(bench, monkeypatch):
-    monkeypatch.setattr("pathways_jupyter.local.apiserver.watch_delivery.HISTORY", 2)
+@pytest.mark.parametrize("remembered", [100, 2])
+async def test_a_restart_of_the_server_is_reported_and_nothing_is_missed(bench, monkeypatch, remembered):
+    """Also where the server has forgotten what has happened meanwhile, so that the watch has to compare lists."""
+    monkeypatch.setattr("pathways_jupyter.local.apiserver.watch_delivery.HISTORY", remembered)
     async with bench.client() as client:
         for name in "abc":
             await objects.create(client, CONFIG_MAPS, config_map(name))

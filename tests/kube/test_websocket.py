@@ -35,6 +35,15 @@ async def server(handler, listener=None):
     await runner.cleanup()
 
 
+@contextlib.asynccontextmanager
+async def opened(handler, listener=None):
+    """Serve one handler, and yield a WebSocket to it."""
+    async with server(handler, listener) as client:
+        messages = await client.websocket("/ws", protocols=("v4.test",))
+        yield messages
+        messages.close()
+
+
 async def upgraded(request):
     socket = web.WebSocketResponse(protocols=["v4.test"], max_msg_size=0)
     await socket.prepare(request)
@@ -52,11 +61,9 @@ async def echo(request):
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65535, 65536, 3_000_001])
 async def test_a_message_of_any_size_arrives_as_it_was_sent(size):
     payload = bytes(index % 251 for index in range(size))
-    async with server(echo) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(echo) as messages:
         await messages.send(payload)
         assert await anext(aiter(messages)) == payload
-        messages.close()
 
 
 async def test_a_goodbye_ends_the_messages(monkeypatch):
@@ -66,12 +73,10 @@ async def test_a_goodbye_ends_the_messages(monkeypatch):
         await socket.close()
         return socket
 
-    async with server(farewell) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(farewell) as messages:
         assert [message async for message in messages] == [b"last"]
         with pytest.raises(ConnectionLost):
             await messages.send(b"late")
-        messages.close()
 
 
 async def test_a_bad_goodbye_is_reported_with_its_code_and_reason():
@@ -80,11 +85,9 @@ async def test_a_bad_goodbye_is_reported_with_its_code_and_reason():
         await socket.close(code=1011, message=b"out of order")
         return socket
 
-    async with server(unhappy) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(unhappy) as messages:
         with pytest.raises(ConnectionLost, match="1011 out of order"):
             await anext(aiter(messages))
-        messages.close()
 
 
 async def test_a_message_in_fragments_is_put_together_and_frames_in_between_do_no_harm():
@@ -98,10 +101,8 @@ async def test_a_message_in_fragments_is_put_together_and_frames_in_between_do_n
         await socket.receive()
         return socket
 
-    async with server(fragments) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(fragments) as messages:
         assert await anext(aiter(messages)) == b"abcdef"
-        messages.close()
 
 
 @pytest.mark.parametrize("frame", [b"\xc2\x00", b"\x83\x00"])
@@ -112,11 +113,9 @@ async def test_a_frame_that_no_server_may_send_ends_the_connection(frame):
         await socket.receive()
         return socket
 
-    async with server(wrong) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(wrong) as messages:
         with pytest.raises(ConnectionLost, match="an invalid frame"):
             await anext(aiter(messages))
-        messages.close()
 
 
 async def test_a_server_that_stops_answering_is_noticed(monkeypatch):
@@ -159,8 +158,7 @@ async def test_a_server_that_takes_data_slowly_is_not_dead(monkeypatch):
         # Little is buffered, so that the client sees how slow the server is.
         listener.setsockopt(SOL_SOCKET, SO_RCVBUF, 64 * 1024)
         listener.bind(("127.0.0.1", 0))
-        async with server(slow, listener) as client:
-            messages = await client.websocket("/ws", protocols=("v4.test",))
+        async with opened(slow, listener) as messages:
             reading = asyncio.ensure_future(anext(aiter(messages), None))
             for _ in range(pieces):
                 await messages.send(piece)
@@ -184,11 +182,9 @@ async def test_pings_keep_an_idle_connection_alive(monkeypatch):
                 await socket.pong(message.data)
         return socket
 
-    async with server(count) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(count):
         for _ in range(5):
             await pings.get()
-        messages.close()
 
 
 @pytest.mark.thorough
@@ -207,14 +203,12 @@ async def test_a_ping_that_is_not_answered_is_followed_by_another_one(monkeypatc
                 await socket.pong(message.data)
         return socket
 
-    async with server(every_second) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(every_second) as messages:
         reading = asyncio.create_task(anext(aiter(messages)))
         while pings.qsize() < 5 * websocket.UNANSWERED_PINGS:
             await asyncio.wait({reading}, timeout=0.05)
             assert not reading.done(), reading.exception()
         reading.cancel()
-        messages.close()
 
 
 async def test_a_slow_reader_makes_the_server_wait():
@@ -229,8 +223,7 @@ async def test_a_slow_reader_makes_the_server_wait():
                     half_sent.set()
         return socket
 
-    async with server(flood) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(flood) as messages:
         iterator = aiter(messages)
         await anext(iterator)
         with pytest.raises(TimeoutError):
@@ -238,7 +231,6 @@ async def test_a_slow_reader_makes_the_server_wait():
                 await half_sent.wait()
         for _ in range(199):
             assert len(await anext(iterator)) == 262_144
-        messages.close()
 
 
 async def test_a_paused_reader_is_not_taken_for_a_dead_server(monkeypatch):
@@ -261,15 +253,13 @@ async def test_a_paused_reader_is_not_taken_for_a_dead_server(monkeypatch):
         await receiving
         return socket
 
-    async with server(flood) as client:
-        messages = await client.websocket("/ws", protocols=("v4.test",))
+    async with opened(flood) as messages:
         iterator = aiter(messages)
         await anext(iterator)
         for _ in range(8):
             assert await pings.get() is WSMsgType.PING
         for _ in range(199):
             assert len(await anext(iterator)) == 262_144
-        messages.close()
 
 
 async def test_a_refused_upgrade_is_reported_with_its_request():

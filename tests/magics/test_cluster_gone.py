@@ -1,7 +1,6 @@
 """The embedded cluster dies under a connected notebook: what is reported, and how to reconnect."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -9,7 +8,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from waits import has_ended, wait_until
+from waits import frozen, has_ended, wait_until
 
 from pathways_jupyter.server.server_state import ServerState
 from pathways_jupyter.session.protocol import Method
@@ -17,27 +16,22 @@ from tests.conftest import Notebook
 
 pytestmark = pytest.mark.timeout(240)
 
-LOAD = "%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 "
-
 
 @pytest.fixture
-def own(machine, tmp_path_factory):
-    """The same machine with a runtime directory of its own, and so with a cluster that may be killed."""
-    directory = tmp_path_factory.mktemp("own")
-    there = dataclasses.replace(
-        machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": str(directory), "HOME": str(directory)}
-    )
-    yield there
-    there.cli("local", "down", "--yes")
-    left = [each["pid"] for each in json.loads(there.cli("sessions", "--json").stdout)]
-    wait_until(lambda: all(map(has_ended, left)))
+def own(machine):
+    """Another machine, whose cluster may be killed."""
+    with machine.another() as made:
+        yield made
+        made.cli("local", "down", "--yes")
+        left = [each["pid"] for each in json.loads(made.cli("sessions", "--json").stdout)]
+        wait_until(lambda: all(map(has_ended, left)))
 
 
 @pytest.mark.thorough
 def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_of_its_size(own):
     assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=3", "--fast-heal").returncode == 0
     with contextlib.closing(Notebook(own)) as notebook:
-        assert notebook.run(LOAD + "--local").status == "ok"
+        notebook.connect("--local --tpu tpuv6e:2x2=1")
         assert "2 free" in notebook.run("%pathways slices").text
         pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]
         os.kill(pid, signal.SIGKILL)
@@ -70,10 +64,9 @@ def test_a_cluster_that_does_not_answer_is_reported_by_reconnect_and_not_waited_
     assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
     kubeconfig = own.cli("local", "kubeconfig").stdout.strip()
     with contextlib.closing(Notebook(own)) as notebook:
-        assert notebook.run(LOAD + "--local").status == "ok"
+        notebook.connect("--local --tpu tpuv6e:2x2=1")
         pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with frozen(pid):
             # JAX's errors come with advice, whether the supervisor knows already or not.
             failed = notebook.run("import jax; jax.numpy.ones(3)")
             assert failed.status == "error"
@@ -86,12 +79,10 @@ def test_a_cluster_that_does_not_answer_is_reported_by_reconnect_and_not_waited_
                 assert f"kill -CONT {pid}" in refused.shown
                 assert "VPN" not in refused.shown
             assert f"kill -CONT {pid}" in own.cli("local", "status").stderr
-        finally:
-            os.kill(pid, signal.SIGCONT)
         assert notebook.run("%pathways reconnect").status == "ok"
         assert notebook.run("%pathways disconnect").status == "ok"
         # One that was named by its kubeconfig is not started by reconnecting. The session before may have been lost.
-        assert notebook.run(f"%pathways connect --tpu tpuv6e:2x2=1 --kubeconfig {kubeconfig}").status == "ok"
+        notebook.connect(f"--kubeconfig {kubeconfig} --tpu tpuv6e:2x2=1")
         seen = len(notebook.seen)
         assert own.cli("local", "down", "--yes").returncode == 0
         notebook.wait_for("All arrays on TPUs are lost", since=seen)
@@ -105,7 +96,7 @@ async def test_the_sidebars_reconnect_starts_another_as_well(own, monkeypatch):
     for name in ("JUPYTER_RUNTIME_DIR", "HOME"):
         monkeypatch.setenv(name, own.environ[name])
     with contextlib.closing(Notebook(own)) as notebook:
-        assert notebook.run(LOAD + "--local").status == "ok"
+        notebook.connect("--local --tpu tpuv6e:2x2=1")
         os.kill(json.loads(own.cli("local", "status", "--json").stdout)["pid"], signal.SIGKILL)
         notebook.wait_for("All arrays on TPUs are lost")
         (session,) = json.loads(own.cli("sessions", "--json").stdout)
@@ -120,7 +111,7 @@ async def test_the_sidebars_reconnect_starts_another_as_well(own, monkeypatch):
 def test_reconnecting_to_another_cluster_that_is_away_says_why_and_not_after_minutes(own):
     up = json.loads(own.cli("local", "up", "--json").stdout)
     with contextlib.closing(Notebook(own)) as notebook:
-        assert notebook.run(LOAD + f"--kubeconfig {up['kubeconfig']}").status == "ok"
+        notebook.connect(f"--kubeconfig {up['kubeconfig']} --tpu tpuv6e:2x2=1")
         os.kill(up["pid"], signal.SIGKILL)
         notebook.wait_for("All arrays on TPUs are lost")
         refused = notebook.run("%pathways reconnect", timeout=60)
@@ -140,8 +131,7 @@ def test_a_connect_waits_for_an_api_server_that_is_being_restarted(own):
     with contextlib.closing(Notebook(own)) as notebook, ThreadPoolExecutor() as pool:
         restarted = pool.submit(own.cli, "local", "restart-api", "--away", "4")
         wait_until(lambda: not serves(up["url"]))
-        connected = notebook.run(LOAD + f"--tpu tpuv6e:2x2=1 --kubeconfig {up['kubeconfig']}")
-        assert connected.status == "ok", connected.shown
+        notebook.connect(f"--kubeconfig {up['kubeconfig']} --tpu tpuv6e:2x2=1")
         assert restarted.result().returncode == 0
         assert notebook.run("%pathways disconnect").status == "ok"
 

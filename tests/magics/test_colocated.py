@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from waits import wait_until
 
-CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
 ARRAY = """
 import jax, numpy as np
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
@@ -21,8 +20,7 @@ z = jax.make_array_from_single_device_arrays(x.shape, x.sharding, [s.data * fact
 
 @pytest.fixture(scope="module")
 def connected(cluster, shared_notebook):
-    cell = shared_notebook.run(CONNECT)
-    assert cell.status == "ok", cell.shown
+    shared_notebook.connect("--local --tpu tpuv6e:2x2=2")
     shared_notebook.run(ARRAY)
     return shared_notebook
 

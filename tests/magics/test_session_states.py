@@ -7,7 +7,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from waits import wait_until
+from waits import frozen, wait_until
 
 from pathways_jupyter.render import text
 from pathways_jupyter.session import client
@@ -16,27 +16,13 @@ from pathways_jupyter.session.registry import SessionRecord
 from tests.conftest import Notebook
 from tests.magics.test_notebook import DELETE_THE_PROXY, KILL_A_WORKER, sessions
 
-CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
+SLICES = "--local --tpu tpuv6e:2x2=2"
 
 
 @pytest.fixture
-def connected(shared_notebook, cluster):
-    shared_notebook.displays.clear()
-    shared_notebook.seen.clear()
-    cell = shared_notebook.run(CONNECT)
-    assert cell.status == "ok", cell.shown
-    yield shared_notebook
-    shared_notebook.run("%pathways disconnect")
-
-
-@contextlib.contextmanager
-def frozen(pid):
-    """A process that is stopped meanwhile."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
+def connected(cleared_notebook, cluster):
+    cleared_notebook.connect(SLICES)
+    return cleared_notebook
 
 
 def record(machine):
@@ -102,7 +88,7 @@ def test_a_card_that_a_restart_leaves_at_connecting_says_when_that_was_and_how_t
     connected, machine, open_notebook
 ):
     other = open_notebook()
-    other.begin(f"{CONNECT} --wait")
+    other.begin(f"%load_ext pathways_jupyter\n%pathways connect {SLICES} --wait")
     other.wait_for("holds 2")
     # What is saved: a front end takes nothing from a kernel any more that it is about to restart.
     (card,) = [dict(each["data"]) for each in other.displays.values()]
@@ -119,7 +105,7 @@ def test_a_card_that_a_restart_leaves_at_connecting_says_when_that_was_and_how_t
 @pytest.mark.thorough
 def test_a_card_of_an_attempt_that_is_over_does_not_say_that_it_may_change(connected, open_notebook):
     other = open_notebook()
-    request = other.begin(f"{CONNECT} --wait")
+    request = other.begin(f"%load_ext pathways_jupyter\n%pathways connect {SLICES} --wait")
     other.wait_for("holds 2")
     other.manager.interrupt_kernel()
     other.finish(request)
@@ -152,7 +138,7 @@ def test_a_supervisor_that_does_not_answer_is_not_shown_as_connected(connected, 
 @pytest.mark.thorough
 def test_a_session_whose_supervisor_was_killed_is_listed_as_abandoned(machine, cluster):
     with contextlib.closing(Notebook(machine)) as notebook:
-        assert notebook.run(CONNECT).status == "ok"
+        notebook.connect(SLICES)
         # The kernel would remove what is left.
         with frozen(notebook.manager.provisioner.pid):
             os.kill(record(machine).pid, signal.SIGKILL)

@@ -2,12 +2,10 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from waits import has_ended, wait_until
 
@@ -74,15 +72,6 @@ def test_a_command_that_cannot_be_started_leaves_nothing(kept, tmp_path):
     assert kept.end()["code"] == 0
 
 
-def test_it_ends_all_that_the_command_has_started_on_request(kept, tmp_path):
-    up = tmp_path / "up"
-    kept.start(f"(setsid nohup sleep 300 &); trap '' TERM; touch {up}; while true; do sleep 0.1; done")
-    wait_until(up.exists)
-    keeper.ask_to_stop(str(kept.directory))
-    ended = kept.end()
-    assert (ended["code"], ended["why"]) == (-signal.SIGKILL, "stopped")
-
-
 def test_it_ends_what_has_no_mark_in_its_environment_too(kept, tmp_path):
     pid = tmp_path / "pid"
     kept.start(f"env -i setsid sh -c 'echo $$ > {pid}; exec sleep 300' & while true; do sleep 0.1; done")
@@ -113,18 +102,6 @@ def test_output_beyond_the_limit_is_dropped_and_does_not_stop_the_command(kept):
     assert kept.end()["code"] == 4
     assert len(kept.output) < (1 << 20) + 200
     assert b"longer than 1 MiB on this host; the rest is dropped" in kept.output
-
-
-def test_what_a_killed_keeper_has_left_is_ended(kept, tmp_path):
-    up = tmp_path / "up"
-    kept.start(f"touch {up}; sleep 300; true")
-    wait_until(up.exists)
-    psutil.Process(int((kept.directory / keeper.LOCK).read_text())).kill()
-    wait_until(lambda: not keeper.is_running(str(kept.directory)))
-    assert keeper.outcome(str(kept.directory)) == {"code": -signal.SIGKILL, "why": "lost"}
-    assert processes.of_run(kept.spec["run"])
-    keeper.ask_to_stop(str(kept.directory))
-    assert kept.end()["why"] == "lost"
 
 
 def test_its_files_are_the_users_own(kept):

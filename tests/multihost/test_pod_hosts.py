@@ -36,19 +36,16 @@ def test_a_command_runs_in_the_workers_of_a_service(machine, cluster):
     ]
 
 
-async def test_workers_that_do_not_run_are_missed_unless_the_others_will_do(bench):
-    async with bench.client() as client:
-        spec = ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), slices=3, image="pathways:1")
-        await objects.create(client, JOBSETS, manifest(spec), namespace="default")
-        metadata = pod("worker", 1)["metadata"]
-        del metadata["creationTimestamp"]
-        await bench.running(client, {"metadata": metadata}, "sleep", "100")
-        with pytest.raises(
-            ConfigError, match="2 of 3 workers of service pathways-cluster do not run, the first is 0-0"
-        ):
-            await pod_hosts.find(client, "default", service=SERVICE)
-        (target,) = await pod_hosts.find(client, "default", service=SERVICE, partial=True)
-        assert target.label == "1-0"
+async def test_workers_that_do_not_run_are_missed_unless_the_others_will_do(bench, client):
+    spec = ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), slices=3, image="pathways:1")
+    await objects.create(client, JOBSETS, manifest(spec), namespace="default")
+    metadata = pod("worker", 1)["metadata"]
+    del metadata["creationTimestamp"]
+    await bench.running(client, {"metadata": metadata}, "sleep", "100")
+    with pytest.raises(ConfigError, match="2 of 3 workers of service pathways-cluster do not run, the first is 0-0"):
+        await pod_hosts.find(client, "default", service=SERVICE)
+    (target,) = await pod_hosts.find(client, "default", service=SERVICE, partial=True)
+    assert target.label == "1-0"
 
 
 def test_a_cell_runs_on_hosts_and_shows_a_table(machine, cluster, notebook):

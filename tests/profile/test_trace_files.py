@@ -1,13 +1,9 @@
 """A trace in a bucket that cannot be read."""
 
-import os
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
 import fsspec
+import json_server
 import pytest
+import scripts
 
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.profile import trace_files
@@ -15,23 +11,11 @@ from pathways_jupyter.profile import trace_files
 READ = "from pathways_jupyter.profile import trace_files; trace_files.summarize('gs://b/traces', print)"
 
 
-class _Refusing(BaseHTTPRequestHandler):
-    def do_GET(self):
-        body = b'{"error": {"code": 400, "message": "Invalid argument."}}'
-        self.send_response(400)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
 def test_a_refusal_that_is_no_error_of_the_system_is_one_of_this_package():
-    with HTTPServer(("127.0.0.1", 0), _Refusing) as storage:
-        threading.Thread(target=storage.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{storage.server_port}"
+    refusal = 400, {"error": {"code": 400, "message": "Invalid argument."}}
+    with json_server.serving(lambda request, body: refusal) as address:
         # In a process of its own: gcsfs reads the second variable when it is imported.
-        environ = {**os.environ, "STORAGE_EMULATOR_HOST": address, "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
-        ran = subprocess.run([sys.executable, "-c", READ], env=environ, capture_output=True, text=True, timeout=60)
-        storage.shutdown()
+        ran = scripts.run(READ, STORAGE_EMULATOR_HOST=address, GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT="false")
     assert "PathwaysError: The trace in gs://b/traces cannot be read: Invalid argument." in ran.stderr
 
 

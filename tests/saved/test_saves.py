@@ -549,25 +549,24 @@ def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(sessi
     assert np.asarray(variables["same"]).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.thorough
-def test_an_interrupt_while_the_places_of_arrays_are_looked_for_changes_nothing(session):
-    variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
-    session.suspend(variables)
-    session._renew(session.attempt_reconnect({}, session.config))
+def interrupt_while_places_are_looked_for(session):
     with pytest.raises(KeyboardInterrupt), sigint_at(60, holders):
         session.suspender.restore()
-    assert variables["x"].is_deleted()
-    session.resume()
-    assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+
+
+def kill_the_supervisor(session):
+    os.kill(session.record.pid, signal.SIGKILL)
+    wait_until(lambda: session._side.link.ended)
 
 
 @pytest.mark.thorough
-def test_a_supervisor_that_dies_while_the_arrays_are_read_costs_none_of_them(session):
+@pytest.mark.parametrize("disturb", [interrupt_while_places_are_looked_for, kill_the_supervisor])
+def test_what_happens_before_the_arrays_are_back_costs_none_of_them(session, disturb):
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
     session.suspend(variables)
     session._renew(session.attempt_reconnect({}, session.config))
-    os.kill(session.record.pid, signal.SIGKILL)
-    wait_until(lambda: session._side.link.ended)
+    disturb(session)
+    assert variables["x"].is_deleted()
     session.resume()
     assert not session.is_suspended
     assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import holders
 import pytest
 from pages import DEADLINE
 
@@ -24,9 +24,6 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import names
-from pathways_jupyter.session import protocol
-from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.protocol import Method
 
 TOKEN = "s3cret"
 BASE_URL = "/behind/a-proxy/"
@@ -226,10 +223,9 @@ def connecting(kubeconfig: Path):
     def start(**settings):
         given = {"instances": {"tpuv6e:2x2": 1}, "kubeconfig": str(kubeconfig), "wait": DEADLINE, **settings}
         config = ConnectConfig(**given)
-        link = spawn.supervisor()
+        link, record = holders.start(config, notebook="a.ipynb")
         links.append(link)
-        asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid(), "notebook": "a.ipynb"}
-        return link, link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+        return link, record
 
     try:
         yield start

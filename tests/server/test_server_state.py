@@ -101,21 +101,6 @@ async def cordon(client, node, *, on):
     await objects.patch(client, kinds.NODES, node, {"spec": {"unschedulable": on}})
 
 
-async def test_two_pages_share_one_watch_and_the_last_one_ends_it(server_state, scope):
-    one, other = Page(), Page()
-    watch = await server_state.watch(scope)
-    watch.add(one)
-    assert await server_state.watch(scope) is watch
-    watch.add(other)
-    await one.until(all_ready)
-    await other.until(all_ready)
-    watch.remove(one)
-    watch.remove(other)
-    async with asyncio.timeout(DEADLINE):
-        await watch.closed.wait()
-    assert await server_state.watch(scope) is not watch
-
-
 async def test_a_watch_that_ends_before_its_cluster_has_answered_leaves_no_task(server_state, monkeypatch, tmp_path):
     async def silent(reader, writer):
         await reader.read()
@@ -167,12 +152,6 @@ async def test_the_dialog_shows_what_is_free(server_state, scope):
     (service,) = await server_state.services(scope)
     (capacity,) = service["capacity"]
     assert (capacity["instance_type"], capacity["total"]) == ("tpuv6e:2x2", 2)
-
-
-async def test_a_log_ends_where_the_pods_log_ends(server_state, scope):
-    (service,) = await server_state.services(scope)
-    lines = [line async for line in server_state.log(scope, service["pod"], follow=False)]
-    assert any("Pathways Server serving on" in line for line in lines)
 
 
 async def test_following_a_log_stops_when_the_reader_does(server_state, scope):

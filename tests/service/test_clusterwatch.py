@@ -13,26 +13,6 @@ from pathways_jupyter.service.names import current_user
 DEADLINE = 60.0
 
 
-async def test_the_documented_role_is_enough_to_see_a_service_come(bench):
-    watch = ClusterWatch(auth.load(bench.kubeconfig(rules=documented_rules(), name="user")))
-    received: asyncio.Queue[dict] = asyncio.Queue()
-
-    async def until(true) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not true(message := await received.get()):
-                assert message.get("problem") is None
-
-    watch.add(received.put_nowait)
-    try:
-        await until(lambda message: message.get("watch") == "live")
-        async with bench.client(name="admin") as client:
-            spec = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1", name="late")
-            await objects.create(client, objects.JOBSETS, service_jobset.manifest(spec), namespace="default")
-        await until(lambda message: "default/late" in [row["id"] for row in message.get("put", {}).get("services", ())])
-    finally:
-        await watch.close()
-
-
 class Page:
     """A listener that keeps its messages, until it raises."""
 
@@ -71,86 +51,6 @@ async def create(client, name):
     await objects.create(client, objects.JOBSETS, service_jobset.manifest(spec), namespace="default")
 
 
-async def test_a_listener_that_raises_at_any_point_keeps_nothing_from_the_others(bench):
-    watch = ClusterWatch(auth.load(bench.kubeconfig()))
-    broken, good = [Page(raises_at=point) for point in range(6)], Page()
-    for page in (*broken, good):
-        watch.add(page)
-    try:
-        async with bench.client(name="admin") as client:
-            await good.until(watch_is("live"))
-            for name in ("one", "two", "three"):
-                await create(client, name)
-                await good.until(puts(name))
-            # The failed listeners are removed; a later one gets everything.
-            late = Page()
-            watch.add(late)
-            assert {"default/one", "default/two", "default/three"} <= {
-                row["id"] for row in late.messages[-1]["put"]["services"]
-            }
-            assert [len(page.messages) for page in broken[:4]] == [0, 1, 2, 3]
-    finally:
-        await watch.close()
-
-
-async def test_what_a_proxy_held_is_forgotten_with_the_proxy(bench):
-    watch, page = ClusterWatch(auth.load(bench.kubeconfig())), Page()
-    watch.add(page)
-    try:
-        async with bench.client(name="admin") as client:
-            await create(client, names.DEFAULT_SERVICE)
-            made = await bench.proxy(client, "s1")
-            job, owners = made["metadata"]["name"], [objects.owner(made, controller=True)]
-            line = f"Transition slice 0 (tpuv6e:2x2) unplaced -> placed on {names.DEFAULT_SERVICE}-worker-1"
-            pod = {
-                "metadata": {"name": "proxy", "ownerReferences": owners},
-                "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
-            }
-            await bench.running(
-                client, pod, "python", "-c", f"import time; print({line!r}, flush=True); time.sleep(600)"
-            )
-            await page.until(holds(1, "s1"))
-            assert watch._placements
-            since = len(page.messages)
-            await objects.delete(client, objects.PODS, "proxy", namespace="default", grace_seconds=0)
-            await objects.delete(client, objects.JOBS, job, namespace="default")
-            await page.until(holds(1, ""), since=since)
-            assert not watch._placements
-    finally:
-        await watch.close()
-
-
-async def test_no_more_than_so_many_logs_are_followed_and_the_other_holders_are_counted(bench, monkeypatch):
-    monkeypatch.setattr(clusterwatch, "MOST_LOGS", 1)
-    watch, page = ClusterWatch(auth.load(bench.kubeconfig())), Page()
-    watch.add(page)
-    try:
-        async with bench.client(name="admin") as client:
-            await create(client, names.DEFAULT_SERVICE)
-            for number, (session, user) in enumerate((("s0", "jane"), ("s1", current_user()))):
-                made = await bench.proxy(client, session, user)
-                owners = [objects.owner(made, controller=True)]
-                line = f"Transition slice 0 (tpuv6e:2x2) unplaced -> placed on {names.DEFAULT_SERVICE}-worker-{number}"
-                pod = {
-                    "metadata": {"name": session, "ownerReferences": owners},
-                    "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
-                }
-                program = f"import time; print({line!r}, flush=True); time.sleep(600)"
-                await bench.running(client, pod, "python", "-c", program)
-            # The user's own proxy, although it is the younger one.
-            await page.until(holds(1, "s1"))
-            (service,) = watch.pictures
-            assert {each.session: each.placed for each in service.holders} == {"s0": None, "s1": 1}
-            assert not service.certain
-            # Once that one has gone, there is room for the other.
-            since = len(page.messages)
-            await objects.delete(client, objects.PODS, "s1", namespace="default", grace_seconds=0)
-            await objects.delete(client, objects.JOBS, made["metadata"]["name"], namespace="default")
-            await page.until(holds(0, "s0"), since=since)
-    finally:
-        await watch.close()
-
-
 def holds(number, session):
     """Match messages that say who holds a slice; empty for a free slice."""
     return lambda message: any(
@@ -159,35 +59,120 @@ def holds(number, session):
     )
 
 
-async def test_what_cannot_be_reached_is_not_called_live_and_says_since_when(bench):
-    watch = ClusterWatch(auth.load(bench.kubeconfig()))
-    page = Page()
-    watch.add(page)
+def placed(number):
+    """Return the line of a proxy's log that says where its first slice is."""
+    return f"Transition slice 0 (tpuv6e:2x2) unplaced -> placed on {names.DEFAULT_SERVICE}-worker-{number}"
+
+
+@pytest.fixture
+async def watch(bench):
+    made = ClusterWatch(auth.load(bench.kubeconfig()))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def page(watch):
+    """One that listens from the beginning."""
+    made = Page()
+    watch.add(made)
+    return made
+
+
+async def test_the_documented_role_is_enough_to_see_a_service_come(bench, client):
+    watch = ClusterWatch(auth.load(bench.kubeconfig(rules=documented_rules(), name="user")))
+    received: asyncio.Queue[dict] = asyncio.Queue()
+
+    async def until(true) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not true(message := await received.get()):
+                assert message.get("problem") is None
+
+    watch.add(received.put_nowait)
     try:
-        async with bench.client(name="admin") as client:
-            await create(client, "one")
-            await page.until(puts("one"))
-            before = len(page.messages)
-            url = bench.server.url
-            await bench.server.stop()
-            lost = await page.until(watch_is("lost"), since=before)
-            # It stays lost: changes of the other kinds of objects do not make the tables current.
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(10 * clusterwatch.COLLECT_SECONDS):
-                    await page.until(watch_is("live"), since=before)
-            late = Page()
-            watch.add(late)
-            assert [message.get("watch", message["type"]) for message in late.messages] == ["lost", "tables"]
-            assert {message["as_of"] for message in late.messages} == {lost["as_of"]}
-            assert not watch.is_live
-            await bench.server.start()
-            assert bench.server.url == url
-            live = await page.until(watch_is("live"), since=before)
-            assert live["as_of"] > lost["as_of"]
-            whole = await page.until(lambda message: message["type"] == "tables", since=page.messages.index(live))
-            assert whole["reset"]
+        await until(watch_is("live"))
+        await create(client, "late")
+        await until(puts("late"))
     finally:
         await watch.close()
+
+
+async def test_a_listener_that_raises_at_any_point_keeps_nothing_from_the_others(watch, client):
+    broken, good = [Page(raises_at=point) for point in range(4)], Page()
+    for page in (*broken, good):
+        watch.add(page)
+    await good.until(watch_is("live"))
+    for name in ("one", "two", "three"):
+        await create(client, name)
+        await good.until(puts(name))
+    # A later one gets everything, and one that fails while it is brought up to date nothing more.
+    late = Page()
+    watch.add(late)
+    watch.add(Page(raises_at=0))
+    assert {"default/one", "default/two", "default/three"} <= {
+        row["id"] for row in late.messages[-1]["put"]["services"]
+    }
+    assert [len(page.messages) for page in broken] == [0, 1, 2, 3]
+    for page in (good, late):
+        watch.remove(page)
+    assert not watch.has_listeners, "one that has failed is removed"
+
+
+async def test_what_a_proxy_held_is_forgotten_with_the_proxy(bench, client, watch, page):
+    await create(client, names.DEFAULT_SERVICE)
+    made = await bench.proxy(client, "s1")
+    await bench.proxy_printing(client, made, placed(1), name="proxy")
+    await page.until(holds(1, "s1"))
+    assert watch._placements
+    since = len(page.messages)
+    await objects.delete(client, objects.PODS, "proxy", namespace="default", grace_seconds=0)
+    await objects.delete(client, objects.JOBS, made["metadata"]["name"], namespace="default")
+    await page.until(holds(1, ""), since=since)
+    assert not watch._placements
+
+
+async def test_no_more_than_so_many_logs_are_followed_and_the_other_holders_are_counted(
+    bench, client, watch, page, monkeypatch
+):
+    monkeypatch.setattr(clusterwatch, "MOST_LOGS", 1)
+    await create(client, names.DEFAULT_SERVICE)
+    for number, (session, user) in enumerate((("s0", "jane"), ("s1", current_user()))):
+        made = await bench.proxy(client, session, user)
+        await bench.proxy_printing(client, made, placed(number), name=session)
+    # The user's own proxy, although it is the younger one.
+    await page.until(holds(1, "s1"))
+    (service,) = watch.pictures
+    assert {each.session: each.placed for each in service.holders} == {"s0": None, "s1": 1}
+    assert not service.certain
+    # Once that one has gone, there is room for the other.
+    since = len(page.messages)
+    await objects.delete(client, objects.PODS, "s1", namespace="default", grace_seconds=0)
+    await objects.delete(client, objects.JOBS, made["metadata"]["name"], namespace="default")
+    await page.until(holds(0, "s0"), since=since)
+
+
+async def test_what_cannot_be_reached_is_not_called_live_and_says_since_when(bench, client, watch, page):
+    await create(client, "one")
+    await page.until(puts("one"))
+    before = len(page.messages)
+    url = bench.server.url
+    await bench.server.stop()
+    lost = await page.until(watch_is("lost"), since=before)
+    # It stays lost: changes of the other kinds of objects do not make the tables current.
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10 * clusterwatch.COLLECT_SECONDS):
+            await page.until(watch_is("live"), since=before)
+    late = Page()
+    watch.add(late)
+    assert [message.get("watch", message["type"]) for message in late.messages] == ["lost", "tables"]
+    assert {message["as_of"] for message in late.messages} == {lost["as_of"]}
+    assert not watch.is_live
+    await bench.server.start()
+    assert bench.server.url == url
+    live = await page.until(watch_is("live"), since=before)
+    assert live["as_of"] > lost["as_of"]
+    whole = await page.until(lambda message: message["type"] == "tables", since=page.messages.index(live))
+    assert whole["reset"]
 
 
 async def test_every_message_names_the_cluster_and_namespace_it_is_about(bench):
@@ -208,11 +193,10 @@ async def test_every_message_names_the_cluster_and_namespace_it_is_about(bench):
             await watch.close()
 
 
-async def test_slices_of_a_proxy_that_is_gone_are_not_given_to_its_successor(bench):
+async def test_slices_of_a_proxy_that_is_gone_are_not_given_to_its_successor(bench, client, watch):
     """A session's proxies have the same name; the second one's log has no slices yet."""
     rows: dict[str, dict] = {}
     received: asyncio.Queue[dict] = asyncio.Queue()
-    watch = ClusterWatch(auth.load(bench.kubeconfig(name="user")))
     watch.add(received.put_nowait)
 
     async def until(true) -> None:
@@ -229,27 +213,11 @@ async def test_slices_of_a_proxy_that_is_gone_are_not_given_to_its_successor(ben
     def health() -> list[str]:
         return [row["health"] for row in rows.values() if row["pod"]]
 
-    try:
-        async with bench.client(name="admin") as client:
-            spec = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1")
-            await objects.create(client, objects.JOBSETS, service_jobset.manifest(spec), namespace="default")
-            for pod, line, expected in (
-                ("first", "Transition slice 0 (tpuv6e:2x2) unplaced -> placed on pathways-cluster-worker-0", "ready"),
-                ("second", "Signaling to RM", "starting"),
-            ):
-                job = await bench.proxy(client, "a1b2")
-                name = job["metadata"]["name"]
-                owners = [objects.owner(job, controller=True)]
-                about = {"name": pod, "namespace": "default", "labels": job["metadata"]["labels"]}
-                manifest = {
-                    "metadata": {**about, "ownerReferences": owners},
-                    "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
-                }
-                program = f"import time; print({line!r}, flush=True); time.sleep(600)"
-                await bench.running(client, manifest, "python", "-c", program)
-                await until(lambda expected=expected: health() == [expected])
-                await objects.delete(client, objects.PODS, pod, namespace="default", grace_seconds=0)
-                await objects.delete(client, objects.JOBS, name, namespace="default")
-                await until(lambda: not rows)
-    finally:
-        await watch.close()
+    await create(client, names.DEFAULT_SERVICE)
+    for pod, line, expected in (("first", placed(0), "ready"), ("second", "Signaling to RM", "starting")):
+        job = await bench.proxy(client, "a1b2")
+        await bench.proxy_printing(client, job, line, name=pod)
+        await until(lambda expected=expected: health() == [expected])
+        await objects.delete(client, objects.PODS, pod, namespace="default", grace_seconds=0)
+        await objects.delete(client, objects.JOBS, job["metadata"]["name"], namespace="default")
+        await until(lambda: not rows)

@@ -4,7 +4,7 @@ import pytest
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBSETS, PODS
+from pathways_jupyter.kube.objects import JOBSETS
 from pathways_jupyter.service import discovery, names, service_jobset, status
 from pathways_jupyter.service.derivation import derive
 from pathways_jupyter.service.namespacestate import PodIndex
@@ -64,86 +64,70 @@ def test_addresses_are_the_same_however_much_is_spelled_out():
     assert not discovery.same_address(long, long.replace(".ns.", ".other."))
 
 
-async def test_a_service_is_found_by_name_by_address_or_because_it_is_the_only_one(bench):
-    async with bench.client() as client:
-        await objects.create(client, JOBSETS, manifest())
-        for wanted in (
-            "",
-            "pathways-cluster",
-            service_jobset.address("pathways-cluster"),
-            "pathways-cluster-pathways-head:29001",
-        ):
-            assert (await discovery.find(client, "default", wanted)).name == "pathways-cluster"
+async def test_a_service_is_found_by_name_by_address_or_because_it_is_the_only_one(client):
+    await objects.create(client, JOBSETS, manifest())
+    for wanted in (
+        "",
+        "pathways-cluster",
+        service_jobset.address("pathways-cluster"),
+        "pathways-cluster-pathways-head:29001",
+    ):
+        assert (await discovery.find(client, "default", wanted)).name == "pathways-cluster"
 
 
-async def test_among_several_one_has_to_be_chosen(bench):
-    async with bench.client() as client:
-        for name in ("one", "two"):
-            await objects.create(client, JOBSETS, manifest(name))
-        with pytest.raises(ServiceError, match="several") as raised:
-            await discovery.find(client, "default")
-        assert "one, two" in raised.value.hint
-        with pytest.raises(ServiceError, match="no Pathways service three") as raised:
-            await discovery.find(client, "default", "three")
-        assert "one, two" in raised.value.hint
-        assert (await discovery.find(client, "default", "two")).name == "two"
+async def test_among_several_one_has_to_be_chosen(client):
+    for name in ("one", "two"):
+        await objects.create(client, JOBSETS, manifest(name))
+    with pytest.raises(ServiceError, match="several") as raised:
+        await discovery.find(client, "default")
+    assert "one, two" in raised.value.hint
+    with pytest.raises(ServiceError, match="no Pathways service three") as raised:
+        await discovery.find(client, "default", "three")
+    assert "one, two" in raised.value.hint
+    assert (await discovery.find(client, "default", "two")).name == "two"
 
 
-async def test_an_empty_namespace_is_reported(bench):
-    async with bench.client() as client:
-        with pytest.raises(ServiceError, match="no Pathways service in namespace default"):
-            await discovery.find(client, "default")
+async def test_an_empty_namespace_is_reported(client):
+    with pytest.raises(ServiceError, match="no Pathways service in namespace default"):
+        await discovery.find(client, "default")
 
 
-async def test_a_namespace_that_does_not_exist_is_named_where_that_may_be_known(bench):
-    async with bench.client() as client:
-        for wanted in ("", "pathways-cluster"):
-            with pytest.raises(ServiceError, match=r"^There is no namespace nowhere in cluster x\."):
-                await discovery.find(client, "nowhere", wanted)
-        with pytest.raises(ServiceError, match="no namespace nowhere"):
-            await status.fetch(client, "nowhere")
-        assert await status.fetch(client, "default") == ()
+async def test_a_namespace_that_does_not_exist_is_named_where_that_may_be_known(bench, client):
+    for wanted in ("", "pathways-cluster"):
+        with pytest.raises(ServiceError, match=r"^There is no namespace nowhere in cluster x\."):
+            await discovery.find(client, "nowhere", wanted)
+    with pytest.raises(ServiceError, match="no namespace nowhere"):
+        await status.fetch(client, "nowhere")
+    assert await status.fetch(client, "default") == ()
     token = bench.server.users.add("reader", [{"apiGroups": ["*"], "resources": ["jobsets"], "verbs": ["get", "list"]}])
-    async with bench.client(user={"token": token}) as client:
-        assert await discovery.list_services(client, "nowhere") == ()
+    async with bench.client(user={"token": token}) as reader:
+        assert await discovery.list_services(reader, "nowhere") == ()
 
 
-async def test_a_cluster_without_jobsets_is_reported(bench):
-    async with bench.client() as client:
-        definition = f"{JOBSETS.plural}.{JOBSETS.group}"
-        if not await objects.delete(client, kinds.CRDS, definition):
-            pytest.skip("this server has JobSets built in")
-        with pytest.raises(ServiceError, match="has no JobSets"):
-            await discovery.find(client, "default")
+async def test_a_cluster_without_jobsets_is_reported(client):
+    definition = f"{JOBSETS.plural}.{JOBSETS.group}"
+    if not await objects.delete(client, kinds.CRDS, definition):
+        pytest.skip("this server has JobSets built in")
+    with pytest.raises(ServiceError, match="has no JobSets"):
+        await discovery.find(client, "default")
 
 
-LOG = "print('Transition slice 0 (tpuv6e:2x2) unplaced -> placed on pathways-cluster-worker-1', flush=True)"
-
-
-async def test_the_picture_is_fetched_with_the_logs_of_the_proxies(bench):
-    async with bench.client() as client:
-        await objects.create(client, JOBSETS, manifest())
-        job = await bench.proxy(client, "s1", notebook="a.ipynb")
-        owners = [objects.owner(job, controller=True)]
-        pod = {
-            "metadata": {"name": "proxy-pod", "namespace": "default", "ownerReferences": owners},
-            "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
-        }
-        await bench.running(client, pod, "python", "-c", LOG)
-        watch = bench.store.watch(bench.of(PODS))
-        while bench.store.get(bench.of(PODS), "default", "proxy-pod")["status"]["phase"] != "Succeeded":
-            await watch.batch()
-        watch.close()
-        (drawn,) = await status.fetch(client, "default")
-        assert drawn.slices[1].held_by.session == "s1"
-        assert drawn.slices[0].state is State.STARTING
-        assert (drawn.certain, drawn.holders[0].waiting) == (True, False)
-        (blind,) = await status.fetch(client, "default", "pathways-cluster", logs=False)
-        assert (blind.certain, blind.holders[0].waiting) == (False, None)
-        rules = [{"apiGroups": ["*"], "resources": ["pods", "jobs", "jobsets"], "verbs": ["get", "list"]}]
-        async with bench.client(rules=rules, name="deaf") as deaf:
-            (unheard,) = await status.fetch(deaf, "default")
-        assert (unheard.certain, unheard.holders[0].waiting, unheard.slices[1].held_by) == (False, None, None)
+async def test_the_picture_is_fetched_with_the_logs_of_the_proxies(bench, client):
+    await objects.create(client, JOBSETS, manifest())
+    job = await bench.proxy(client, "s1", notebook="a.ipynb")
+    line = "Transition slice 0 (tpuv6e:2x2) unplaced -> placed on pathways-cluster-worker-1"
+    await bench.proxy_printing(client, job, line, name="proxy-pod", seconds=0)
+    await bench.until(client, "proxy-pod", lambda pod: pod["status"]["phase"] == "Succeeded")
+    (drawn,) = await status.fetch(client, "default")
+    assert drawn.slices[1].held_by.session == "s1"
+    assert drawn.slices[0].state is State.STARTING
+    assert (drawn.certain, drawn.holders[0].waiting) == (True, False)
+    (blind,) = await status.fetch(client, "default", "pathways-cluster", logs=False)
+    assert (blind.certain, blind.holders[0].waiting) == (False, None)
+    rules = [{"apiGroups": ["*"], "resources": ["pods", "jobs", "jobsets"], "verbs": ["get", "list"]}]
+    async with bench.client(rules=rules, name="deaf") as deaf:
+        (unheard,) = await status.fetch(deaf, "default")
+    assert (unheard.certain, unheard.holders[0].waiting, unheard.slices[1].held_by) == (False, None, None)
 
 
 def test_a_service_that_ended_says_how_and_what_to_do():

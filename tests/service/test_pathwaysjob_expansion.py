@@ -4,7 +4,7 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from pathways_jobs import COLOCATED, ELASTIC, headless, training
+from pathways_jobs import headless, training
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
@@ -27,77 +27,6 @@ def pod_of(replicated):
 
 def env(container):
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
-
-
-def test_an_elastic_job_expands_field_by_field():
-    jobset = expansion.expand(ELASTIC)
-    spec = jobset["spec"]
-    head, workers, head_pod, worker_pod = parts(jobset)
-    assert (jobset["apiVersion"], jobset["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
-    assert jobset["metadata"]["name"] == "pathways-jane"
-    assert spec["failurePolicy"] == {"maxRestarts": 0, "restartStrategy": "Recreate"}
-    assert spec["startupPolicy"] == {"startupPolicyOrder": "InOrder"}
-    assert spec["coordinator"] == {"replicatedJob": "pathways-head"}
-    assert spec["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
-    assert spec["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["pathways-head"]}
-
-    assert (head["name"], head["replicas"], head["template"]["spec"]["backoffLimit"]) == ("pathways-head", 1, 0)
-    assert EXCLUSIVE not in head["template"]["metadata"]["annotations"]
-    manager, proxy = head_pod["initContainers"]
-    assert (manager["restartPolicy"], proxy["restartPolicy"]) == ("Always", "Always")
-    assert manager["image"] == "us-docker.pkg.dev/cloud-tpu-v2-images/pathways/server:latest"
-    assert manager["args"] == [
-        "--server_port=29001",
-        "--gcs_scratch_location=gs://bucket",
-        "--node_type=resource_manager",
-        "--instance_count=3",
-        "--instance_type=tpuv5e:4x8",
-    ]
-    assert env(manager)["TPU_SKIP_MDS_QUERY"] == "true"
-    assert proxy["image"] == "us-docker.pkg.dev/cloud-tpu-v2-images/pathways/proxy_server:latest"
-    assert proxy["args"] == [
-        "--server_port=29000",
-        "--resource_manager_address=$(PATHWAYS_HEAD):29001",
-        "--gcs_scratch_location=gs://bucket",
-        "--num_elastic_slices=1",
-    ]
-    assert proxy["resources"] == {"limits": {"cpu": "16", "memory": "100G"}}
-
-    (main,) = head_pod["containers"]
-    assert (main["image"], main["imagePullPolicy"]) == ("registry/trainer:1", "Always")
-    coordinator = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/coordinator']"}}
-    assert env(main) == {
-        "PATHWAYS_HEAD": coordinator,
-        "JAX_PLATFORMS": "proxy",
-        "XCLOUD_ENVIRONMENT": "GCP",
-        "JAX_BACKEND_TARGET": "grpc://$(PATHWAYS_HEAD):29000",
-    }
-
-    job = workers["template"]["spec"]
-    assert (workers["name"], workers["replicas"]) == ("worker", 3)
-    # Eight hosts of four chips in a 4x8 slice, and two restarts of each.
-    assert (job["completions"], job["parallelism"], job["backoffLimit"]) == (8, 8, 16)
-    assert workers["template"]["metadata"]["annotations"] == {EXCLUSIVE: "cloud.google.com/gke-nodepool"}
-    assert worker_pod["nodeSelector"] == {
-        "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
-        "cloud.google.com/gke-tpu-topology": "4x8",
-    }
-    assert (worker_pod["hostNetwork"], worker_pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
-    assert worker_pod["volumes"][0]["hostPath"]["path"] == "/tmp"
-    (worker,) = worker_pod["containers"]
-    assert worker["resources"] == {"limits": {"google.com/tpu": "4"}}
-    assert env(worker)["PATHWAYS_HEAD"] == coordinator
-    assert "initContainers" not in worker_pod
-
-
-def test_a_job_with_colocated_python_has_its_sidecar_on_every_worker():
-    _, workers, head_pod, worker_pod = parts(expansion.expand(COLOCATED))
-    (sidecar,) = worker_pod["initContainers"]
-    assert (sidecar["name"], sidecar["image"]) == ("colocated-python-sidecar", "registry/sidecar:1")
-    assert (sidecar["restartPolicy"], sidecar["ports"][0]["containerPort"]) == ("Always", 50051)
-    assert sidecar["volumeMounts"] == worker_pod["containers"][0]["volumeMounts"]
-    assert "--sidecar_name=external" in head_pod["initContainers"][1]["args"]
-    assert workers["template"]["spec"]["backoffLimit"] == 2 * 4
 
 
 def test_a_headless_job_runs_pathways_alone_and_never_completes():
@@ -200,7 +129,7 @@ def test_annotations_of_the_job_are_on_the_jobset_the_head_and_its_pods():
     assert head["template"]["metadata"]["annotations"] == {"note": "job"}
     pod = head["template"]["spec"]["template"]["metadata"]["annotations"]
     assert pod == {"note": "job", "mine": "x"}
-    assert "note" not in workers["template"]["metadata"]["annotations"]
+    assert workers["template"]["metadata"]["annotations"] == {EXCLUSIVE: names.NODEPOOL_LABEL}
 
 
 def test_a_head_on_its_nodes_network_has_the_node_to_itself():
@@ -281,7 +210,9 @@ def test_every_valid_job_expands_by_the_same_rules(job):
     assert all(("restartPolicy" in each) == user for each in programs)
     assert ("affinity" in head_pod) == (controller["deploymentMode"] == "colocate_head_with_workers")
     components = {each["componentType"]: each for each in job["spec"]["customComponents"]}
-    assert ("initContainers" in worker_pod) == ("colocated_python_sidecar" in components)
+    colocated = "colocated_python_sidecar" in components
+    assert ("initContainers" in worker_pod) == colocated
+    assert ("--sidecar_name=external" in programs[1]["args"]) == colocated
     for kind, container in (("pathways_server", programs[0]), ("proxy_server", programs[1]),
                             ("worker", worker_pod["containers"][0])):  # fmt: skip
         if kind in components:

@@ -6,8 +6,9 @@ import re
 
 import pytest
 import pytest_asyncio
-from pathways_jobs import COLOCATED, ELASTIC, headless, training
+from pathways_jobs import headless, training
 from quiet_cluster import QuietCluster
+from upstream_jobs import COLOCATED_PYTHON, ELASTIC_TRAINING
 
 from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.kube import objects
@@ -49,13 +50,16 @@ def changed(job, path, value):
 
 
 @pytest.mark.parametrize(
-    "manifest", [ELASTIC, COLOCATED, training(), headless()], ids=lambda each: each["metadata"]["name"]
+    "manifest",
+    [ELASTIC_TRAINING, COLOCATED_PYTHON, training(), headless()],
+    ids=lambda each: each["metadata"]["name"],
 )
 async def test_the_usual_jobs_are_accepted_as_they_are(client, manifest):
     stored = await objects.create(client, PATHWAYS_JOBS, manifest, namespace="default")
-    assert stored["spec"]["controller"]["mainContainerName"] == "main"
-    assert stored["spec"]["workers"][0]["maxSliceRestarts"] in {1, 2}
-    if template := manifest["spec"]["controller"].get("template"):
+    controller, (workers,) = manifest["spec"]["controller"], manifest["spec"]["workers"]
+    assert stored["spec"]["controller"]["mainContainerName"] == controller.get("mainContainerName", "main")
+    assert stored["spec"]["workers"][0]["maxSliceRestarts"] == workers.get("maxSliceRestarts", 1)
+    if template := controller.get("template"):
         assert stored["spec"]["controller"]["template"] == template, "nothing of the user's pod is pruned"
     await objects.delete(client, PATHWAYS_JOBS, manifest["metadata"]["name"], namespace="default")
 

@@ -4,17 +4,15 @@ import asyncio
 import contextlib
 
 import pytest
-from kinds import CRDS
+from kinds import CONFIG_MAPS, CRDS
 
 from pathways_jupyter.base.errors import ServiceError
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS
 from pathways_jupyter.service import checks, names, proxy_job, queues
-from pathways_jupyter.service.checks import Level
 from pathways_jupyter.service.pathwaysjob import expansion, submission
-
-CONFIG_MAPS = objects.Resource("", "v1", "configmaps", "ConfigMap")
 
 
 def condition(kind, status, message="", reason="Pending"):
@@ -76,15 +74,13 @@ FOREIGN = "Preempted to accommodate a workload (UID: u, JobUID: gone) due to rec
         ),
     ],
 )
-async def test_the_reason_of_a_wait_is_in_the_words_of_kueue(bench, conditions, status, said):
-    client = bench.client()
+async def test_the_reason_of_a_wait_is_in_the_words_of_kueue(client, conditions, status, said):
     job = await job_in_queue(client)
     await workload(client, job, *conditions, **status)
     assert await queues.waiting(client, job) == said
 
 
-async def test_a_job_that_its_queue_has_started_goes_on_when_it_is_applied_again(bench):
-    client = bench.client()
+async def test_a_job_that_its_queue_has_started_goes_on_when_it_is_applied_again(client):
     await local_queue(client)
     job = submission.new("again", {"tpuv6e:2x2": 1}, queue="team")
 
@@ -98,22 +94,21 @@ async def test_a_job_that_its_queue_has_started_goes_on_when_it_is_applied_again
     assert await apply() == ("unchanged", False)
 
 
-async def test_a_workload_that_anyone_has_labelled_is_not_believed(bench):
-    client = bench.client()
+async def test_a_workload_that_anyone_has_labelled_is_not_believed(client):
     job = await job_in_queue(client)
     other = objects.owner(await job_in_queue(client, "other"), controller=True)
     await workload(client, job, RESERVED, condition("Admitted", "True"), owner=other)
     assert await queues.waiting(client, job) == "In queue team: being considered."
 
 
-async def test_what_may_not_be_read_is_said(bench):
-    job = await job_in_queue(bench.client())
-    client = bench.client(rules=[{"nonResourceURLs": ["/apis/*"], "verbs": ["get"]}], name="blind")
-    assert "what Kueue says cannot be read: You are not allowed to list workloads" in await queues.waiting(client, job)
+async def test_what_may_not_be_read_is_said(bench, client):
+    job = await job_in_queue(client)
+    blind = bench.client(rules=[{"nonResourceURLs": ["/apis/*"], "verbs": ["get"]}], name="blind")
+    assert "what Kueue says cannot be read: You are not allowed to list workloads" in await queues.waiting(blind, job)
 
 
-async def test_a_wait_outlasts_a_server_that_is_away_and_says_meanwhile_that_nothing_is_known(bench):
-    client, patient = bench.client(), bench.client(patience=0.2)
+async def test_a_wait_outlasts_a_server_that_is_away_and_says_meanwhile_that_nothing_is_known(bench, client):
+    patient = bench.client(patience=0.2)
     job = await job_in_queue(client)
     await workload(client, job, SHORT)
     async with contextlib.aclosing(queues.until_admitted(patient, job)) as waiting, asyncio.timeout(60):
@@ -126,9 +121,8 @@ async def test_a_wait_outlasts_a_server_that_is_away_and_says_meanwhile_that_not
 
 
 @pytest.mark.parametrize("is_taken_up", [True, False])
-async def test_a_job_that_is_deleted_is_not_waited_for(bench, monkeypatch, is_taken_up):
+async def test_a_job_that_is_deleted_is_not_waited_for(client, monkeypatch, is_taken_up):
     monkeypatch.setattr(queues, "_POSITION_SECONDS", 0.2)
-    client = bench.client()
     job = await job_in_queue(client)
     if is_taken_up:
         await workload(client, job, SHORT)
@@ -144,13 +138,12 @@ async def test_a_job_that_is_deleted_is_not_waited_for(bench, monkeypatch, is_ta
                 pass
 
 
-async def test_a_cluster_without_kueue_is_named_before_anything_is_made(bench):
-    client = bench.client()
+async def test_a_cluster_without_kueue_is_named_before_anything_is_made(client):
     for plural in ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"):
         await objects.delete(client, CRDS, f"{plural}.{queues.GROUP}")
     with pytest.raises(ServiceError, match="has no Kueue, so there is no queue team"):
         await queues.check(client, "default", "team")
-    assert [each.level for each in await checks.queue(client, "default", "team")] == [Level.FAIL]
+    assert [each.level for each in await checks.queue(client, "default", "team")] == [Tone.FAIL]
 
 
 @pytest.mark.parametrize(
@@ -162,8 +155,7 @@ async def test_a_cluster_without_kueue_is_named_before_anything_is_made(bench):
         (None, "is not known"),
     ],
 )
-async def test_whether_kueue_handles_jobsets_is_read_from_its_configuration(bench, frameworks, said):
-    client = bench.client()
+async def test_whether_kueue_handles_jobsets_is_read_from_its_configuration(client, frameworks, said):
     await local_queue(client)
     if frameworks is not None:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}
@@ -208,19 +200,17 @@ ACTIVE, INACTIVE = (
         (ACTIVE, INACTIVE, "its ClusterQueue all is not active: Can't submit new workloads: it is stopped."),
     ],
 )
-async def test_a_queue_that_admits_nothing_is_a_problem(bench, local, cluster, said):
-    client = bench.client()
+async def test_a_queue_that_admits_nothing_is_a_problem(client, local, cluster, said):
     await local_queue(client, local)
     if cluster is not None:
         groups = {"resourceGroups": [], "namespaceSelector": {}}
         await local_queue(client, cluster, groups, queues.CLUSTER_QUEUES, "all")
     found, _ = await checks.queue(client, "default", "team")
-    assert (found.level, found.message.endswith(said)) == (Level.FAIL, True), found
+    assert (found.level, found.message.endswith(said)) == (Tone.FAIL, True), found
     assert found.hint
 
 
-async def test_whether_kueue_runs_is_read_from_its_lease(bench, monkeypatch):
-    client = bench.client()
+async def test_whether_kueue_runs_is_read_from_its_lease(client, monkeypatch):
     await local_queue(client, ACTIVE)
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}
     await objects.create(client, objects.NAMESPACES, space)
@@ -230,12 +220,12 @@ async def test_whether_kueue_runs_is_read_from_its_lease(bench, monkeypatch):
         client, objects.LEASES, {**lease, "metadata": {"name": "c1f6bfd2.kueue.x-k8s.io"}}, namespace="kueue-system"
     )
     _, found = await checks.queue(client, "default", "team")
-    assert (found.level, found.message.startswith("Kueue runs; ")) == (Level.OK, True)
+    assert (found.level, found.message.startswith("Kueue runs; ")) == (Tone.OK, True)
     # The client's clock is the only fake part.
     now = Client.now
     monkeypatch.setattr(Client, "now", lambda self: now(self) + 7200)
     _, found = await checks.queue(client, "default", "team")
-    assert found.level is Level.FAIL, found
+    assert found.level is Tone.FAIL, found
     assert found.message == "Kueue does not run: Lease kueue-system/c1f6bfd2.kueue.x-k8s.io is not renewed."
 
 

@@ -19,53 +19,10 @@ def pod_of(job):
     return job["template"]["spec"]["template"]["spec"]
 
 
-def test_a_service_is_one_head_and_one_worker_job_per_slice():
-    manifest = service_jobset.manifest(spec(slices=3))
-    head, workers = replicated(manifest, names.HEAD_JOB), replicated(manifest, names.WORKER_JOB)
-    assert (manifest["kind"], manifest["apiVersion"]) == ("JobSet", "jobset.x-k8s.io/v1alpha2")
-    assert (head["replicas"], workers["replicas"]) == (1, 3)
-    assert manifest["spec"]["coordinator"] == {"replicatedJob": names.HEAD_JOB}
-    assert "--instance_count=3" in pod_of(head)["containers"][0]["args"]
-    assert "--instance_type=tpuv6e:2x2" in pod_of(head)["containers"][0]["args"]
-
-
-@pytest.mark.parametrize(
-    ("instance", "hosts", "chips"),
-    [("tpuv6e:2x2", 1, "4"), ("tpuv6e:4x4", 4, "4"), ("tpuv6e:1x1", 1, "1"), ("tpuv6e1t:2x4", 1, "8"),
-     ("tpuv5:4x4x4", 16, "4")],
-)  # fmt: skip
-def test_a_slice_has_as_many_pods_as_its_type_has_hosts(instance, hosts, chips):
-    workers = replicated(service_jobset.manifest(spec(instance)), names.WORKER_JOB)
-    job = workers["template"]["spec"]
-    assert (job["completions"], job["parallelism"], job["completionMode"]) == (hosts, hosts, "Indexed")
-    assert pod_of(workers)["containers"][0]["resources"]["limits"] == {"google.com/tpu": chips}
-    assert pod_of(workers)["nodeSelector"][names.TOPOLOGY_LABEL] == instance.partition(":")[2]
-
-
 def test_the_largest_slices_may_restart_as_often_as_kubernetes_can_count():
     workers = replicated(service_jobset.manifest(spec("tpu7x:16x24x24")), names.WORKER_JOB)
     assert workers["template"]["spec"]["completions"] == 2304
     assert workers["template"]["spec"]["backoffLimit"] == 2**31 - 1
-
-
-def test_workers_find_the_head_through_the_coordinator_label():
-    worker = pod_of(replicated(service_jobset.manifest(spec()), names.WORKER_JOB))["containers"][0]
-    env = {each["name"]: each for each in worker["env"]}
-    assert "--resource_manager_address=$(PATHWAYS_HEAD):29001" in worker["args"]
-    path = env["PATHWAYS_HEAD"]["valueFrom"]["fieldRef"]["fieldPath"]
-    assert path == "metadata.labels['jobset.sigs.k8s.io/coordinator']"
-
-
-def test_the_sidecar_starts_before_the_worker_and_runs_beside_it():
-    pod = pod_of(replicated(service_jobset.manifest(spec(sidecar_image="repo/sidecar:1")), names.WORKER_JOB))
-    (sidecar,) = pod["initContainers"]
-    assert (sidecar["name"], sidecar["restartPolicy"]) == (names.SIDECAR_CONTAINER, "Always")
-    assert sidecar["volumeMounts"] == pod["containers"][0]["volumeMounts"]
-    assert "initContainers" not in pod_of(replicated(service_jobset.manifest(spec()), names.WORKER_JOB))
-
-
-def test_the_address_is_the_heads_dns_name():
-    assert service_jobset.address("pathways-cluster") == "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "-dash", "dash-", "a" * 23, "under_score", "1digit"])

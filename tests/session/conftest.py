@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import holders
 import psutil
 import pytest
 from waits import wait_until
@@ -24,11 +25,9 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, list_
 from pathways_jupyter.kube.watch import until_gone
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.service.names import SESSION_LABEL
-from pathways_jupyter.session import protocol
-from pathways_jupyter.session.kernel import session, spawn
+from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
-from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
 LEAK_SECONDS = 60.0
@@ -92,10 +91,8 @@ def hold(config) -> Iterator[Callable[..., SupervisorLink]]:
     links = []
 
     def take(slices: int, **changes: Any) -> SupervisorLink:
-        link = spawn.supervisor()
+        link, _ = holders.start(config(slices, **changes), notebook="work/holder.ipynb")
         links.append(link)
-        asked = {"config": protocol.config_to_json(config(slices, **changes)), "kernel_pid": os.getpid()}
-        link.answer(link.ask(Method.START, **asked, notebook="work/holder.ipynb"), patience=DEADLINE)
         return link
 
     yield take

@@ -1,17 +1,15 @@
 """A session whose Google tokens expire all the time: a long one, compressed into seconds."""
 
 import base64
-import json
 import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import fake_google
+import json_server
 import pytest
-from fake_google import service_account
 from watched_cluster import DEADLINE, Watched
 
 from pathways_jupyter.kube.credentials import MARGIN_SECONDS
@@ -58,42 +56,16 @@ class ShortLived:
         seconds = int(MARGIN_SECONDS) + 1
         return {"access_token": self.cluster.new_token(serial), "expires_in": seconds, "token_type": "Bearer"}
 
-    def described(self):
-        endpoint = self.cluster.url.removeprefix("https://")
-        authority = base64.b64encode(self.cluster.ca.read_bytes()).decode()
-        return {"endpoint": endpoint, "masterAuth": {"clusterCaCertificate": authority}, "status": "RUNNING"}
-
     def wait(self, issued):
         with self._more:
             assert self._more.wait_for(lambda: self.issued >= issued, DEADLINE), self.issued
 
-    @contextmanager
-    def serving(self):
-        google = self
-
-        class Routes(BaseHTTPRequestHandler):
-            def do_POST(self):
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self._answer(google.token())
-
-            def do_GET(self):
-                assert self.path == CLUSTER
-                self._answer(google.described())
-
-            def _answer(self, value):
-                body = json.dumps(value).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args):
-                pass
-
-        with ThreadingHTTPServer(("127.0.0.1", 0), Routes) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            yield f"http://127.0.0.1:{server.server_address[1]}/"
-            server.shutdown()
+    def answer(self, request, body):
+        if request.command == "POST":
+            return 200, self.token()
+        assert request.path == CLUSTER
+        authority = base64.b64encode(self.cluster.ca.read_bytes()).decode()
+        return 200, fake_google.described(self.cluster.url, authority)
 
 
 @pytest.fixture
@@ -105,17 +77,14 @@ def home():
 
 def test_a_session_outlives_its_tokens_and_loses_nothing(home, machine):
     (home / "cluster").mkdir()
-    account = home / "account.json"
     with Watched(home / "cluster") as cluster:
         google = ShortLived(cluster)
-        with google.serving() as base:
-            account.write_text(json.dumps(service_account(f"{base}token")))
+        with json_server.serving(google.answer) as base:
             environ = {
                 **machine.environ,
                 "HOME": str(home),
                 "JUPYTER_RUNTIME_DIR": str(home / "rt"),
-                "GOOGLE_APPLICATION_CREDENTIALS": str(account),
-                "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": base,
+                **fake_google.variables(base, home),
                 "NO_PROXY": "127.0.0.1",
             }
             with subprocess.Popen(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import textwrap
@@ -147,6 +148,10 @@ class Kernel:
         with contextlib.suppress(EOFError):
             self.run(code, on_output)
         return time.monotonic()
+
+    def with_config(self, **changes: Any) -> None:
+        """Change the settings with which it connects."""
+        self.ok(f"import dataclasses\nfrom math import inf\nconfig = dataclasses.replace(config, **{changes!r})")
 
     def connect(self) -> str:
         self.ok("s = connect()\nimport jax, jax.numpy as jnp\nprint(jnp.arange(8.0).sum())")
@@ -319,7 +324,7 @@ def test_nothing_is_left_after(end, kernel, cluster, has, gone):
 
 def test_nothing_is_left_after_an_interrupt_while_connecting(kernel, hold, gone):
     hold(1)
-    kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, wait=float('inf'))")
+    kernel.with_config(wait=math.inf)
     moment = kernel.interrupted("connect()", "waiting")
     gone(kernel.session, since=moment)
     kernel.ok("assert sessions.current() is None\nimport jax\nassert jax.devices()[0].platform == 'cpu'")
@@ -328,7 +333,7 @@ def test_nothing_is_left_after_an_interrupt_while_connecting(kernel, hold, gone)
 @pytest.mark.thorough
 def test_nothing_is_left_when_the_kernel_is_killed_while_connecting(kernel, hold, gone):
     hold(1)
-    kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, wait=float('inf'))")
+    kernel.with_config(wait=math.inf)
     moment = kernel.dies_when("waiting", "connect()")
     gone(kernel.session, since=moment)
 
@@ -350,19 +355,24 @@ def test_nothing_is_left_when_the_api_server_restarts_while_connecting(kernel, c
     gone(kernel.session, since=moment)
 
 
-@pytest.mark.thorough
-def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel, has, gone):
-    """No process of the session is left to clean up: the cluster's operator does, once the lease has expired."""
-    kernel.ok(f"import dataclasses\nconfig = dataclasses.replace(config, lease_seconds={SHORT_LEASE})")
-    session = kernel.connect()
-    has(session, CONNECTED)
+def die_together(kernel: Kernel, session: str) -> tuple[float, registry.SessionRecord]:
+    """Kill kernel and supervisor, as if their machine had died and its files were another's; return when."""
     record = registry.read(session)
     for pid in (kernel.pid, record.pid):
         os.kill(pid, signal.SIGKILL)
     moment = time.monotonic()
-    # As if the machine had died with them, and its files were another's.
     wait_until(lambda: has_ended(kernel.pid) and has_ended(record.pid), DEADLINE)
     registry.remove(record)
+    return moment, record
+
+
+@pytest.mark.thorough
+def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel, has, gone):
+    """No process of the session is left to clean up: the cluster's operator does, once the lease has expired."""
+    kernel.with_config(lease_seconds=SHORT_LEASE)
+    session = kernel.connect()
+    has(session, CONNECTED)
+    moment, _ = die_together(kernel, session)
     gone(session, since=moment)
 
 
@@ -371,7 +381,7 @@ WITH_A_RELAY = {**CONNECTED, "processes": 3}
 
 @pytest.mark.thorough
 def test_nothing_is_left_of_a_session_with_a_relay_whose_kernel_is_killed(kernel, cluster, has, gone):
-    kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, relay=True)")
+    kernel.with_config(relay=True)
     session = kernel.connect()
     has(session, WITH_A_RELAY)
     gone(session, since=sigkill(kernel, cluster))
@@ -379,16 +389,10 @@ def test_nothing_is_left_of_a_session_with_a_relay_whose_kernel_is_killed(kernel
 
 @pytest.mark.soak
 def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_gone(kernel, has, counted, gone):
-    changes = f"relay=True, lease_seconds={SHORT_LEASE}, keep={3 * SHORT_LEASE}"
-    kernel.ok(f"import dataclasses\nconfig = dataclasses.replace(config, {changes})")
+    kernel.with_config(relay=True, lease_seconds=SHORT_LEASE, keep=3 * SHORT_LEASE)
     session = kernel.connect()
     has(session, WITH_A_RELAY)
-    record = registry.read(session)
-    for pid in (kernel.pid, record.pid):
-        os.kill(pid, signal.SIGKILL)
-    moment = time.monotonic()
-    wait_until(lambda: has_ended(kernel.pid) and has_ended(record.pid), DEADLINE)
-    registry.remove(record)
+    moment, _ = die_together(kernel, session)
     time.sleep(max(0.0, moment + 2 * SHORT_LEASE - time.monotonic()))
     assert counted(session)["jobs"] == 1
     gone(session, since=moment, seconds=3 * SHORT_LEASE + A_LITTLE)
@@ -397,14 +401,10 @@ def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_g
 @pytest.mark.soak
 def test_with_a_relay_the_proxy_of_a_dead_machine_ends_also_without_an_operator(kernel, cluster, has, counted, gone):
     """The test renews the Lease in place of the dead, so that the cluster's operator has nothing to do."""
-    kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, relay=True, keep=5.0)")
+    kernel.with_config(relay=True, keep=5.0)
     session = kernel.connect()
     has(session, WITH_A_RELAY)
-    record = registry.read(session)
-    for pid in (kernel.pid, record.pid):
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: has_ended(kernel.pid) and has_ended(record.pid), DEADLINE)
-    registry.remove(record)
+    _, record = die_together(kernel, session)
     deadline = time.monotonic() + DEADLINE
     while counted(session)["processes"]:
         assert time.monotonic() < deadline

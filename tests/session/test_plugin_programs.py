@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import textwrap
 
 import pytest
+import scripts
 
 pytestmark = pytest.mark.thorough
-
-DEADLINE = 110.0
 
 BEGIN = """
 import datetime, functools
@@ -147,9 +145,7 @@ with ocp.Checkpointer(handler()) as checkpointer:
 
 def check(config, code: str, **environ: str) -> None:
     script = BEGIN.format(config=config(2)) + textwrap.dedent(code) + END
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environ}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = scripts.run(script, PYTHONPATH=os.pathsep.join(filter(None, sys.path)), **environ)
     assert done.stdout.endswith("done\n"), done.stderr[-4000:]
 
 

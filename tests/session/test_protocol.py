@@ -33,7 +33,7 @@ from pathways_jupyter.session.protocol import Method, Request, Response
         Request(1, Method.START, {"config": {"wait": 1.0}}),
         Response(2, result={"a": [1, None]}),
         Response(3, result=None),
-        Event(EventKind.STAGE, "The pod is ready.", data={"stage": "start"}),
+        Event(EventKind.STAGE, "The pod\nis ready.", data={"stage": "start"}),
     ],
 )
 def test_every_message_comes_back_as_it_was(message):

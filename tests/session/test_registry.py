@@ -6,7 +6,6 @@ import os
 import socket
 import stat
 import time
-from pathlib import Path
 
 import pytest
 
@@ -71,16 +70,6 @@ def test_a_record_is_found_as_it_was_written_and_only_its_owner_may_read_it():
 )
 def test_a_record_says_what_carries_its_bytes(direct, credentials, path):
     assert make(direct=direct, credentials=credentials).data_path == path
-
-
-def test_sessions_are_listed_oldest_first_and_broken_files_are_no_sessions():
-    old, young = make(created=1.0), make(created=2.0)
-    registry.write(young)
-    registry.write(old)
-    (runtime_dir() / "broken.json").write_text("{")
-    (runtime_dir() / "other.json").write_text("[1]")
-    (runtime_dir() / "half.json").write_text('{"id": "x", "state": "starting"}')
-    assert [record.id for record in registry.sessions()] == [old.id, young.id]
 
 
 def test_a_session_lives_as_long_as_a_process_listens_on_its_socket():
@@ -156,14 +145,3 @@ def test_a_session_of_another_machine_that_shares_the_home_is_not_judged_from_he
     assert {record.id for record in sweep.dead()} == {ours.id, outlived.id}
     with pytest.raises(SessionError, match="runs on another machine, elsewhere"):
         client.request(theirs, Method.STATUS)
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
-def test_what_is_no_file_is_no_record_and_keeps_no_reader_waiting(make):
-    path = registry.record_path("fifo")
-    make(path)
-    try:
-        assert registry.read("fifo") is None
-        assert "fifo" not in [record.id for record in registry.sessions()]
-    finally:
-        path.rmdir() if path.is_dir() else path.unlink()

@@ -117,6 +117,14 @@ class QuietCluster:
         )
         return await objects.create(client, objects.JOBS, proxy_job.job(spec))
 
+    async def proxy_printing(self, client: Client, job: dict, line: str, *, name: str, seconds: float = 600) -> dict:
+        """Run the pod of a proxy Job, which writes a line to its log, and ends after so many seconds."""
+        owners = [objects.owner(job, controller=True)]
+        metadata = {"name": name, "labels": job["metadata"]["labels"], "ownerReferences": owners}
+        manifest = {"metadata": metadata, "spec": {"containers": [{"name": names.PROXY_CONTAINER}]}}
+        program = f"import time; print({line!r}, flush=True); time.sleep({seconds})"
+        return await self.running(client, manifest, "python", "-c", program)
+
     async def renewed_at(self, client: Client, job: dict, at: float) -> None:
         """Renew the Lease of a proxy Job as a session does whose clock says `at`."""
         lease = {

@@ -2,9 +2,9 @@
 
 import contextlib
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
+
+import json_server
 
 PLACE = "projects/my-project/locations/us-central2-b"
 _PAGE = 2
@@ -63,30 +63,13 @@ def serving(directory, account):
     """
     api = TpuApi()
 
-    class Routes(BaseHTTPRequestHandler):
-        def _answer(self):
-            size = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(size) or b"{}")
-            url = urlsplit(self.path)
-            if not self.headers.get("Authorization", "").startswith("Bearer ey"):
-                code, found = 401, {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "no token"}}
-            else:
-                code, found = api.answer(self.command, url.path, parse_qs(url.query), body)
-            content = json.dumps(found).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def answer(request, body):
+        url = urlsplit(request.path)
+        if not request.headers.get("Authorization", "").startswith("Bearer ey"):
+            return 401, {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "no token"}}
+        return api.answer(request.command, url.path, parse_qs(url.query), json.loads(body or b"{}"))
 
-        do_GET = do_PATCH = _answer
-
-        def log_message(self, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Routes) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        base = f"http://127.0.0.1:{server.server_address[1]}"
+    with json_server.serving(answer) as base:
         path = directory / "account.json"
         path.write_text(json.dumps(account))
         yield (
@@ -98,4 +81,3 @@ def serving(directory, account):
                 "CLOUDSDK_COMPUTE_ZONE": "us-central2-b",
             },
         )
-        server.shutdown()

@@ -1,8 +1,10 @@
-"""Waiting for something that another process does, and that cannot be waited for otherwise."""
+"""Waiting for something that another process does, and that cannot be waited for otherwise; and making one wait."""
 
 import contextlib
+import os
+import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import psutil
 
@@ -17,6 +19,16 @@ def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"It does not hold after {seconds:.0f} s."
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stop a process meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def has_ended(pid: int) -> bool:

@@ -7,6 +7,7 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
+import echo
 import pytest
 from waits import wait_until
 
@@ -26,23 +27,8 @@ from pathways_jupyter.tunnel.relay.relay_container import RelaySpec
 from pathways_jupyter.tunnel.resumable_stream import RelayClient, ResumableStream
 
 DEADLINE = 60.0
-PORT = 7000
+PORT = echo.PORT
 SECRET = bytes(range(32))
-ECHO = """
-import os, socket, threading
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(os.path.join(os.environ["PATHWAYS_LOCAL_SOCKETS"], "7000"))
-listener.listen(64)
-def serve(connection):
-    {greeting}
-    while data := connection.recv(262144):
-        connection.sendall(data)
-    connection.close()
-while True:
-    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-"""
-
-
 COUNT = """connection.sendall(b"ready")
     size = 0
     while data := connection.recv(262144):
@@ -65,9 +51,7 @@ class Pod:
 
     async def start(self, greeting: str = "pass") -> None:
         relay = relay_container.container(RelaySpec(sha256(SECRET).hexdigest(), "python:3"), PORT)
-        await self.bench.pod(
-            self.client, "proxy", "python", "-c", ECHO.format(greeting=greeting), initContainers=[relay]
-        )
+        await self.bench.pod(self.client, "proxy", *echo.command(greeting), initContainers=[relay])
 
     def relay(self, *, secret: bytes = SECRET, keep: float = DEADLINE, port: int = 0) -> RelayClient:
         async def reload(_error: ClusterError) -> None:

@@ -6,17 +6,11 @@ import signal
 
 import pytest
 
-CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2 --wait 60"
-
 
 @pytest.fixture
-def connected(shared_notebook, cluster):
-    shared_notebook.displays.clear()
-    shared_notebook.seen.clear()
-    done = shared_notebook.run(CONNECT, timeout=110)
-    assert done.status == "ok", done.shown
-    yield shared_notebook
-    shared_notebook.run("%pathways disconnect")
+def connected(cleared_notebook, cluster):
+    cleared_notebook.connect("--local --tpu tpuv6e:2x2=2 --wait 60", timeout=110)
+    return cleared_notebook
 
 
 def view_of(cell):
@@ -35,11 +29,11 @@ def test_an_output_holds_html_and_text_and_nothing_that_hides_them(connected):
 @pytest.mark.thorough
 def test_a_map_shows_what_changes_after_it_was_drawn(connected, notebook):
     connected.run("%pathways disconnect")
-    connected.run("%pathways connect --local --tpu tpuv6e:2x2=1", timeout=110)
+    connected.connect("--local --tpu tpuv6e:2x2=1", timeout=110)
     cell = connected.run("%pathways slices")
     assert "1 free" in view_of(cell)["text/plain"]
     seen = len(connected.seen)
-    assert notebook.run(CONNECT.replace("=2", "=1"), timeout=110).status == "ok"
+    notebook.connect("--local --tpu tpuv6e:2x2=1 --wait 60", timeout=110)
     connected.wait_for("0 free", since=seen)
     seen = len(connected.seen)
     notebook.run("%pathways disconnect")

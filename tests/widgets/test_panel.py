@@ -7,14 +7,11 @@ import pytest
 
 
 @pytest.fixture
-def panel(shared_notebook, cluster):
-    shared_notebook.displays.clear()
-    shared_notebook.seen.clear()
-    assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
-    cell = shared_notebook.run("panel = %pathways panel\npanel")
+def panel(cleared_notebook, cluster):
+    assert cleared_notebook.run("%load_ext pathways_jupyter").status == "ok"
+    cell = cleared_notebook.run("panel = %pathways panel\npanel")
     assert cell.status == "ok", cell.shown
-    yield shared_notebook, cell
-    shared_notebook.run("%pathways disconnect")
+    return cleared_notebook, cell
 
 
 def press(notebook, button):
@@ -58,7 +55,7 @@ def test_a_panel_says_what_line_does_the_same_and_what_went_wrong(panel):
 @pytest.mark.timeout(240)
 def test_keep_is_there_while_a_session_is_about_to_be_suspended_and_keeps_it(panel, machine):
     notebook, _ = panel
-    assert notebook.run("%pathways connect --local --tpu tpuv6e:2x2=1 --suspend-after 60").status == "ok"
+    notebook.connect("--local --tpu tpuv6e:2x2=1 --suspend-after 60")
     notebook.run("panel = %pathways panel\npanel")
     hidden = "print(panel.keep.layout.display)"
     assert notebook.run(hidden).text.strip() == "none"

@@ -49,16 +49,6 @@ def test_a_class_of_a_cell_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(run("Point(3)"))).x == 3
 
 
-def test_a_traceback_shows_the_cells_own_lines_only() -> None:
-    with pytest.raises(ZeroDivisionError) as caught:
-        run("def f():\n    return 1 / 0\n\nf()")
-    shown = failures.describe(caught.value, "<cell 1>")
-    assert shown["line"] == 2
-    assert shown["text"] == "return 1 / 0"
-    assert "    return 1 / 0" in shown["traceback"]
-    assert "namespaces.py" not in shown["traceback"].partition("<cell 1>")[2]
-
-
 def test_a_syntax_error_names_its_line() -> None:
     with pytest.raises(SyntaxError) as caught:
         run("x = 1\ny = = 2")

@@ -6,7 +6,6 @@ import threading
 
 import jax
 import numpy as np
-import pytest
 
 from pathways_jupyter.colocated.remote import prefetching
 from pathways_jupyter.colocated.remote.prefetching import Prefetcher
@@ -22,15 +21,6 @@ def targets(rows: int):
 def batches(*rows: int):
     for number in rows:
         yield np.full((number, 2), number, np.float32)
-
-
-def test_the_first_batch_is_seen_before_and_comes_again() -> None:
-    prefetcher = Prefetcher(lambda: iter("abc"), ahead=1)
-    assert prefetcher.first() == "a"
-    assert [prefetcher.next() for _ in range(3)] == ["a", "b", "c"]
-    for _ in range(2):
-        with pytest.raises(StopIteration):
-            prefetcher.next()
 
 
 def test_it_reads_no_further_ahead_than_it_may_and_not_at_all_when_it_is_closed() -> None:
@@ -83,15 +73,3 @@ def test_a_smaller_last_batch_ends_it_and_another_shape_is_an_error() -> None:
     assert (state["end"], np.asarray(array).tolist()) == (True, [[0.0, 0.0]] * 4)
     state, _ = prefetching.next_batch(Prefetcher(lambda: batches(5), ahead=1), targets(4))
     assert state["error"]["message"] == "A batch has shape [5, 2], the first one had [4, 2]."
-
-
-def test_an_error_of_the_iterator_comes_every_time() -> None:
-    def make():
-        raise OSError("no such file")
-        yield
-
-    prefetcher = Prefetcher(make, ahead=1)
-    for _ in range(2):
-        state, arrays = prefetching.next_batch(prefetcher, targets(4))
-        assert (state["error"]["type"], state["error"]["message"]) == ("OSError", "no such file")
-        assert len(arrays) == 1

@@ -23,25 +23,6 @@ def in_thread(call: str, work) -> tuple[threading.Thread, list]:
     return thread, outcome
 
 
-def test_a_job_raises_what_its_work_raises() -> None:
-    with pytest.raises(ZeroDivisionError):
-        stoppable.Job("a").run(lambda: 1 / 0, "<cell>")
-
-
-def test_a_loop_is_stopped() -> None:
-    started = threading.Event()
-
-    def forever() -> None:
-        while True:
-            started.set()
-
-    thread, outcome = in_thread("loop", forever)
-    assert started.wait(30)
-    stoppable.cancel("loop")
-    thread.join(30)
-    assert isinstance(outcome[0], KeyboardInterrupt)
-
-
 def test_a_job_that_is_cancelled_as_it_begins_ends_as_cancelled() -> None:
     chance = random.Random(3)
 
@@ -58,22 +39,6 @@ def test_a_job_that_is_cancelled_as_it_begins_ends_as_cancelled() -> None:
         stoppable.cancel(f"begins {number}")
         thread.join(30)
         assert [type(each) for each in outcome] == [KeyboardInterrupt]
-
-
-def test_a_wait_in_c_ends_the_job_and_says_where_it_waits() -> None:
-    started, release = threading.Event(), threading.Event()
-
-    def blocked() -> None:
-        started.set()
-        release.wait()
-
-    thread, outcome = in_thread("blocked", blocked)
-    assert started.wait(30)
-    stoppable.cancel("blocked")
-    thread.join(30)
-    release.set()
-    assert isinstance(outcome[0], stoppable.Stopped)
-    assert "line " in str(outcome[0])
 
 
 def test_a_job_that_was_cancelled_before_it_began_does_not_begin() -> None:

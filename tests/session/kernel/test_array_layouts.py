@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
-from waits import wait_until
+from waits import frozen, wait_until
 
 pytestmark = pytest.mark.thorough
 
-CONNECT = "%load_ext pathways_jupyter\n%pathways connect --kubeconfig {kubeconfig} --tpu tpuv6e:2x2=1"
 BEATS = """
 import json, pathlib, threading, time
 import jax, numpy as np
@@ -43,15 +40,13 @@ CALLS = {
 @pytest.fixture
 def interrupted(cluster, notebook, tmp_path):
     """A connected notebook whose supervisor is stopped: nothing of JAX gets through."""
-    assert notebook.run(CONNECT.format(kubeconfig=cluster.kubeconfig)).status == "ok"
+    notebook.connect(f"--kubeconfig {cluster.kubeconfig} --tpu tpuv6e:2x2=1")
     beats = tmp_path / "beats"
     cell = notebook.run(BEATS.format(beats=str(beats)))
     assert cell.status == "ok", cell.shown
-    supervisor = json.loads(cell.text.split()[-1])
-    os.kill(supervisor, signal.SIGSTOP)
     notebook.beats = beats
-    yield notebook
-    os.kill(supervisor, signal.SIGCONT)
+    with frozen(json.loads(cell.text.split()[-1])):
+        yield notebook
     # The kernel is as good as before, also for what could not be sent.
     assert notebook.run("print(float(f(jax.device_put(np.arange(7.0))).sum()))").text.split() == ["49.0"]
     assert notebook.run("%pathways disconnect").status == "ok"

@@ -5,14 +5,10 @@ In processes of their own, because it acts once a process.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+import scripts
 
 pytestmark = pytest.mark.thorough
-
-DEADLINE = 90.0
 
 BEGIN = """
 import jax, jax.profiler, pathwaysutils
@@ -68,11 +64,6 @@ PARTS = {
 }
 
 
-def run(script: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
-
-
 OFTEN = {"in each of two sessions"}
 """The parts of the default run, in which another test initializes before; `make soak` has the others too."""
 
@@ -81,7 +72,7 @@ OFTEN = {"in each of two sessions"}
     "part", [each if each in OFTEN else pytest.param(each, marks=pytest.mark.soak) for each in PARTS]
 )
 def test_initialize_is_harmless_and_jax_is_as_found_afterwards(config, part):
-    done = run(BEGIN.format(config=config(2)) + PARTS[part] + END)
+    done = scripts.run(BEGIN.format(config=config(2)) + PARTS[part] + END)
     assert (done.returncode, done.stdout) == (0, "as found\n"), done.stderr
 
 
@@ -90,7 +81,7 @@ def test_what_was_initialized_before_the_session_stays_after_it(config):
     proxy = "import os\nos.environ['JAX_PLATFORMS'] = 'proxy,cpu'\n"
     initialized = "pathwaysutils.initialize()\nbefore = look()\nwith connect():\n    computes()\n"
     begin = BEGIN.format(config=config(2)).replace("\njax.devices()\nbefore", "\nbefore")
-    done = run(proxy + begin + initialized + "assert look() == before\nprint('as found')\n")
+    done = scripts.run(proxy + begin + initialized + "assert look() == before\nprint('as found')\n")
     assert (done.returncode, done.stdout) == (0, "as found\n"), done.stderr
 
 

@@ -5,10 +5,8 @@ In processes of their own, because the worst that could happen is their end.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+import scripts
 from waits import wait_until
 
 from pathways_jupyter.session import registry
@@ -70,7 +68,7 @@ for event in made.follow():
 
 def run(script: str) -> list[str]:
     before = {each.id for each in registry.sessions()}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = scripts.run(script)
     assert done.returncode == 0, done.stderr
     # Where its supervisor was killed, another process removes the rest; it needs the cluster, which may end after this.
     wait_until(lambda: {each.id for each in registry.sessions()} <= before, DEADLINE)

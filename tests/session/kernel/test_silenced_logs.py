@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+import scripts
 from jupyter_client import KernelManager
 from kernel_transport import ipc
 
@@ -65,8 +63,7 @@ OFTEN = {"a new proxy, which is lost"}
     [each if each in OFTEN else pytest.param(each, marks=pytest.mark.soak) for each in parts(lambda slices: None)],
 )
 def test_a_script_that_was_connected_sees_no_logs_of_it(config, part):
-    script = parts(config)[part]
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = scripts.run(parts(config)[part])
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("56.0\nTrue\n")
 
@@ -130,8 +127,7 @@ assert levels[-1] == 1
 @pytest.mark.thorough
 @pytest.mark.parametrize("holding", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_the_log_restores_again_once_no_program_of_the_proxy_is_left(config, holding):
-    script = SPEAKS.format(config=config(1), holding=holding, deadline=DEADLINE)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = scripts.run(SPEAKS.format(config=config(1), holding=holding, deadline=DEADLINE))
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -152,6 +148,5 @@ assert reasons[0] > 0, reasons
 
 
 def test_the_log_is_quiet_until_the_proxy_is_removed_however_long_that_takes(config):
-    script = REMOVES.format(config=config(1))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = scripts.run(REMOVES.format(config=config(1)))
     assert (done.returncode, done.stderr) == (0, "")

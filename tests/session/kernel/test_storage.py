@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import types
 
 import pytest
+import scripts
 
 from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import storage
 from pathways_jupyter.session.variables import STORAGE_HOST
-
-DEADLINE = 90.0
 
 BEGIN = """
 import os
@@ -63,10 +61,8 @@ print("as found")
 @pytest.mark.thorough
 @pytest.mark.parametrize("taken", [False, True], ids=["its own bucket", "the user's emulator"])
 def test_a_session_has_the_clusters_bucket_unless_the_user_has_another(config, taken):
-    environ = {**os.environ, **({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"} if taken else {})}
     code = BEGIN + (TAKEN if taken else USED).format(config=config())
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = scripts.run(code, **({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"} if taken else {}))
     assert done.stdout == "as found\n", done.stderr
 
 

@@ -58,35 +58,6 @@ with pathways_jupyter.connect(kubeconfig=sys.argv[1], tpu="tpuv6e:2x2=1"):
     print("its own", len(jax.devices()), float(jnp.arange(8.0).sum()))
 print("given", len(jax.devices()), jax.devices()[0].platform, float(jnp.arange(8.0).sum()))
 """
-TRAINING = """
-import jax, jax.numpy as jnp, numpy as np, optax
-from flax import linen as nn
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-class Model(nn.Module):
-    @nn.compact
-    def __call__(self, x):
-        return nn.Dense(1)(nn.relu(nn.Dense(16)(x)))
-
-mesh = Mesh(np.array(jax.devices()), ("data",))
-model, optimizer = Model(), optax.adam(0.03)
-x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(-1, 1)
-batch = jax.device_put((x, x * x), NamedSharding(mesh, PartitionSpec("data")))
-params = jax.device_put(model.init(jax.random.key(0), x[:1]), NamedSharding(mesh, PartitionSpec()))
-state = optimizer.init(params)
-
-@jax.jit
-def step(params, state, batch):
-    loss, gradient = jax.value_and_grad(lambda p: jnp.mean((model.apply(p, batch[0]) - batch[1]) ** 2))(params)
-    updates, state = optimizer.update(gradient, state)
-    return optax.apply_updates(params, updates), state, loss
-
-losses = []
-for _ in range(60):
-    params, state, loss = step(params, state, batch)
-    losses.append(float(loss))
-print("devices", len(loss.devices()), "learned", losses[-1] < losses[0] / 5)
-"""
 FORKING = """
 import os, sys
 
@@ -225,13 +196,6 @@ def test_a_program_that_connects_by_itself_gets_back_what_it_was_given(run, clus
     program = run(CONNECTING, "--tpu", "tpuv6e:2x2=1", "-q", words=(str(cluster.kubeconfig),))
     assert program.end() == 0, program.errors
     assert program.out == "its own 4 28.0\ngiven 4 tpu 28.0\n"
-
-
-@pytest.mark.soak
-def test_a_model_of_flax_is_trained_with_optax(run):
-    program = run(TRAINING, "-q")
-    assert program.end() == 0, program.errors
-    assert program.out == "devices 8 learned True\n"
 
 
 @pytest.mark.thorough

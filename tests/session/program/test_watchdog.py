@@ -45,14 +45,11 @@ def watch(started: subprocess.Popen, *words: bytes) -> int | None:
     return started.poll()
 
 
-def test_a_program_whose_parent_was_killed_is_asked_to_end(program):
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_program_whose_parent_was_killed_is_asked_to_end(program, is_stopped):
     started = program("sleep", "600")
-    assert watch(started) == -signal.SIGTERM
-
-
-def test_a_stopped_program_continues_to_its_end(program):
-    started = program("sleep", "600")
-    os.kill(started.pid, signal.SIGSTOP)
+    if is_stopped:
+        os.kill(started.pid, signal.SIGSTOP)
     assert watch(started) == -signal.SIGTERM
 
 

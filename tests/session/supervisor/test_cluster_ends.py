@@ -16,11 +16,11 @@ from pathways_jupyter.actions import cluster, doctor
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, LocalClusterError
 from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import cluster as local
-from pathways_jupyter.service.checks import Level
 from pathways_jupyter.session import clusters, protocol, registry
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
@@ -72,12 +72,17 @@ def test_a_session_of_a_cluster_that_has_ended_ends_with_its_kernel_and_leaves_n
 
 
 @pytest.mark.thorough
-def test_a_session_is_lost_with_its_cluster_and_ends_with_its_kernel(own, nothing_left):
-    link = connect(own)
-    ended(own)
+@pytest.mark.parametrize(("end", "said"), [(ended, ""), (killed, "The embedded cluster of this machine has ended.")])
+def test_a_session_is_lost_with_its_cluster_and_ends_with_its_kernel(own, end, said, nothing_left):
+    """One that has no connection at that moment finds out why too."""
+    link, events = connect(own), []
+    end(own)
     for event in link.watch():
+        events.append(event)
         if event.data.get("state") == SessionState.LOST:
             break
+    (lost,) = (event.message for event in events if event.kind is EventKind.PROXY_LOST)
+    assert said in lost
     link.close()
     nothing_left(link.session)
 
@@ -98,16 +103,6 @@ def test_what_a_dead_supervisor_left_of_a_cluster_that_has_ended_is_swept(own, n
     os.kill(record.pid, signal.SIGKILL)
     # Its kernel has it swept by another process.
     assert link.close(patience=DEADLINE)
-    nothing_left(link.session)
-
-
-@pytest.mark.thorough
-def test_a_session_without_a_connection_is_lost_too_because_its_cluster_has_ended(own, nothing_left):
-    link = connect(own)
-    killed(own)
-    lost = next(event for event in link.watch() if event.kind is EventKind.PROXY_LOST)
-    assert lost.message == "The embedded cluster of this machine has ended."
-    link.close()
     nothing_left(link.session)
 
 
@@ -140,7 +135,7 @@ def test_a_reader_says_that_the_embedded_cluster_has_ended_and_how_to_start_it(o
     with pytest.raises(LocalClusterError, match="The embedded cluster of this machine has ended") as raised:
         reader(over)
     assert "pathways-jupyter local up" in raised.value.hint
-    (failure,) = (each for each in doctor.examine(over) if each.level is Level.FAIL)
+    (failure,) = (each for each in doctor.examine(over) if each.level is Tone.FAIL)
     assert (failure.message, failure.hint) == (str(raised.value), raised.value.hint)
 
 

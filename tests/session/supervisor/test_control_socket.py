@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import holders
 import psutil
 import pytest
 
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import client, protocol, registry
-from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
@@ -34,9 +33,7 @@ HOSTILE = [
 
 @pytest.fixture
 def session(config) -> SupervisorLink:
-    link = spawn.supervisor()
-    asked = {"config": protocol.config_to_json(config(1)), "kernel_pid": os.getpid()}
-    link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+    link, _ = holders.start(config(1))
     yield link
     assert link.close(patience=DEADLINE)
 

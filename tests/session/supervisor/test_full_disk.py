@@ -20,7 +20,7 @@ from pathways_jupyter.actions import doctor
 from pathways_jupyter.base.config import ConnectConfig, runtime_dir
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import Event, EventKind
-from pathways_jupyter.service.checks import Level
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
@@ -245,10 +245,10 @@ def test_the_doctor_says_whether_sessions_can_write_their_files(disk, monkeypatc
     runtime_dir()
     if disk.mounted:
         # 128 kB are enough for a session, and nothing for a disk.
-        assert (found().level, "Only " in found().message) == (Level.WARN, True)
+        assert (found().level, "Only " in found().message) == (Tone.WARN, True)
         disk.fill(os.getpid())
-        assert found().level is Level.FAIL
+        assert found().level is Tone.FAIL
         assert "cannot write their files" in found().message
         assert "JUPYTER_RUNTIME_DIR" in found().hint
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "other"))
-    assert found().level is Level.OK
+    assert found().level is Tone.OK

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
+from asks import ask
 
 from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.auth import load
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.render import events
 from pathways_jupyter.session.kernel import session
@@ -25,17 +22,11 @@ def test_a_proxy_that_ends_before_it_can_be_used_names_the_setting(config):
     assert "slices" not in refused.value.hint
 
 
-async def end_soon(cluster, job: str) -> None:
-    """Let the lifetime of a proxy be over."""
-    async with Client(load(str(cluster.kubeconfig))) as client:
-        await objects.patch(client, JOBS, job, {"spec": {"activeDeadlineSeconds": 1}}, namespace="default")
-
-
-@pytest.mark.thorough
 def test_a_session_whose_proxy_lived_its_time_says_so_once(config, cluster):
     with session.connect(config(1)) as made:
         since = made.event_count
-        asyncio.run(end_soon(cluster, made.record.job))
+        soon = {"spec": {"activeDeadlineSeconds": 1}}
+        ask(cluster.kubeconfig, objects.patch, JOBS, made.record.job, soon, namespace="default")
         news = []
         for event in made.follow(since):
             news.append(event)

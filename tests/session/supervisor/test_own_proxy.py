@@ -12,14 +12,14 @@ from session_records import listening, new_record
 from waits import wait_until
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import CapacityError, ServiceError
-from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.errors import ServiceError
+from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
-from pathways_jupyter.service import discovery, leases, names
+from pathways_jupyter.service import leases, names
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.supervisor.own_proxy import OwnProxy
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
@@ -70,23 +70,6 @@ def proxies(client, config, gone) -> Callable[..., Any]:
             await asyncio.to_thread(gone, log.record.id)
 
     return started
-
-
-async def test_a_proxy_is_placed_and_can_be_connected_to_when_it_has_started(proxies):
-    async with proxies(2) as (proxy, log):
-        assert not proxy.is_lost
-        assert log.record.job.startswith("pathways-proxy")
-        assert log.record.pod.startswith(log.record.job)
-        assert sorted(each.number for each in log.record.slices) == [0, 1]
-        _, writer = await asyncio.open_unix_connection(log.record.tunnel)
-        writer.close()
-
-
-async def test_a_pod_that_is_deleted_is_the_reason_of_the_loss(proxies, client):
-    async with proxies() as (proxy, log):
-        await objects.delete(client, PODS, log.record.pod, namespace="default")
-        assert await proxy.lost() == f"Pod {log.record.pod} is being deleted."
-        assert proxy.is_lost
 
 
 async def test_a_lease_that_is_deleted_ends_the_proxy(proxies, client):
@@ -151,17 +134,6 @@ async def test_a_pod_that_is_deleted_when_the_tunnel_opens_is_the_reason(proxies
     assert "all slices are taken" not in failed.value.hint
 
 
-async def test_a_proxy_that_ends_before_it_is_used_leaves_its_objects_to_be_removed(proxies):
-    with pytest.raises(ServiceError, match="Its log says"):
-        async with proxies(proxy_options=("--num_elastic_slices=many",)):
-            pass
-
-
-@pytest.fixture
-async def service(client):
-    return await discovery.find(client, "default", "")
-
-
 @pytest.fixture
 def choosing(client, config) -> Callable[..., Any]:
     """The slices that a session would have, and its log."""
@@ -171,13 +143,6 @@ def choosing(client, config) -> Callable[..., Any]:
         return ProxySlices(client, log, lambda *_, **__: None), log
 
     return made
-
-
-async def test_free_slices_are_chosen_without_a_word(choosing):
-    slices, log = choosing(2)
-    await slices.choose(*await slices.look("default"))
-    assert slices.instances == {TYPE: 2}
-    assert not log.history._events
 
 
 async def test_fewer_are_taken_where_that_was_allowed(choosing, hold):
@@ -201,31 +166,6 @@ async def test_a_session_that_took_fewer_is_not_said_to_have_fewer_once_it_has_a
         again = ProxySlices(client, log, lambda *_, **__: None)
         await again.choose(*await again.look("default"))
         assert log.record.instances == again.instances
-
-
-async def test_who_holds_them_is_named_where_too_few_are_free(choosing, hold):
-    await asyncio.to_thread(hold, 1)
-    slices, _ = choosing(2)
-    with pytest.raises(CapacityError, match=r"1 of 2 slices .* \(holder\.ipynb\) holds 1"):
-        await slices.choose(*await slices.look("default"))
-
-
-async def test_they_are_chosen_when_their_holder_goes(choosing, hold):
-    holder = await asyncio.to_thread(hold, 2)
-    slices, log = choosing(2, at_least=2, wait=DEADLINE)
-    choice = asyncio.create_task(slices.choose(*await slices.look("default")))
-    await asyncio.to_thread(wait_until, lambda: log.record.state is SessionState.WAITING)
-    assert not choice.done()
-    holder.close()
-    await choice
-    assert slices.instances == {TYPE: 2}
-
-
-async def test_what_a_service_can_never_give_is_refused(service):
-    with pytest.raises(CapacityError, match="2 slices in all, but 3 were requested"):
-        discovery.check(service, {TYPE: 3})
-    with pytest.raises(ServiceError, match=f"has slices of {TYPE}, not tpuv5e:4x4"):
-        discovery.check(service, {"tpuv5e:4x4": 1})
 
 
 async def test_one_that_joins_a_proxy_later_learns_its_slices_from_the_log(proxies, choosing, client):

@@ -53,8 +53,8 @@ class Pods:
 
 
 @pytest.fixture
-async def pods(bench):
-    made = Pods(bench.client())
+async def pods(client):
+    made = Pods(client)
     yield made
     await made.watch.close()
 

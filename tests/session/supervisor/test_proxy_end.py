@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -34,9 +33,8 @@ class Ended:
 
 
 @pytest.fixture
-async def ended(bench) -> AsyncIterator[Ended]:
-    async with bench.client() as client:
-        yield Ended(client, await bench.proxy(client, "s1", max_lifetime=600))
+async def ended(bench, client) -> Ended:
+    return Ended(client, await bench.proxy(client, "s1", max_lifetime=600))
 
 
 async def test_a_job_that_says_nothing_adds_nothing(ended):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
+from asks import ask
 
 from pathways_jupyter.base.events import EventKind
-from pathways_jupyter.kube.auth import load
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object, list_
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session.kernel import session
@@ -18,12 +15,7 @@ NO_IMAGE = "sidecar:none"
 
 
 def pods(cluster, name: str) -> list[Object]:
-    async def found() -> list[Object]:
-        async with Client(load(str(cluster.kubeconfig))) as client:
-            selector = f"{SESSION_LABEL}={name}"
-            return (await list_(client, PODS, namespace="default", labels=selector)).items
-
-    return asyncio.run(found())
+    return ask(cluster.kubeconfig, list_, PODS, namespace="default", labels=f"{SESSION_LABEL}={name}").items
 
 
 def relays(cluster, name: str) -> list[str]:

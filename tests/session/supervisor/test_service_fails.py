@@ -2,20 +2,18 @@
 
 import json
 import math
-import os
 import shutil
 import subprocess
 import uuid
 
+import holders
 import pytest
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.local import cluster as local
-from pathways_jupyter.session import protocol
-from pathways_jupyter.session.kernel import session, spawn
-from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.kernel import session
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
@@ -35,10 +33,8 @@ def own_cluster(runtime):
 @pytest.mark.thorough
 def test_waiting_ends_when_the_service_fails_for_good(own_cluster):
     config = ConnectConfig(instances={TYPE: 1}, kubeconfig=str(own_cluster.kubeconfig), wait=math.inf)
-    holder = spawn.supervisor()
+    holder, _ = holders.start(config)
     try:
-        start = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid()}
-        holder.answer(holder.ask(Method.START, **start), patience=DEADLINE)
         waiting = session.attempt_connect(config)
         events = iter(waiting)
         while next(events).data.get("state") != SessionState.WAITING:

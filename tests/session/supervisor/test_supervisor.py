@@ -74,24 +74,18 @@ def test_an_unreachable_api_server_is_reported_within_seconds(unreachable, nothi
     nothing_left(connecting._link.session)
 
 
-def test_a_supervisor_that_cannot_start_says_why(monkeypatch, nothing_left):
-    monkeypatch.setattr(spawn, "SUPERVISOR", "pathways_jupyter.session.missing")
-    connecting = session.attempt_connect(ConnectConfig(instances=ONE))
-    with pytest.raises(SessionError, match=r"No module named pathways_jupyter\.session\.missing"):
-        list(connecting)
-    nothing_left(connecting._link.session)
-
-
-def test_one_that_ended_before_it_was_asked_for_anything_says_why_too(monkeypatch, nothing_left):
+@pytest.mark.parametrize("has_ended", [False, True], ids=["starting", "ended before it is asked for anything"])
+def test_a_supervisor_that_cannot_start_says_why(monkeypatch, nothing_left, has_ended):
     start = spawn._start
 
-    def ended():
+    def started():
         link = start()
-        link._process.wait(DEADLINE)
+        if has_ended:
+            link._process.wait(DEADLINE)
         return link
 
     monkeypatch.setattr(spawn, "SUPERVISOR", "pathways_jupyter.session.missing")
-    monkeypatch.setattr(spawn, "_start", ended)
+    monkeypatch.setattr(spawn, "_start", started)
     connecting = session.attempt_connect(ConnectConfig(instances=ONE))
     with pytest.raises(SessionError, match=r"No module named pathways_jupyter\.session\.missing"):
         list(connecting)

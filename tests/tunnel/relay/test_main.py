@@ -334,7 +334,8 @@ def test_a_supervisor_without_streams_keeps_the_proxy(pod, monkeypatch):
 
 
 def test_without_another_image_it_runs_in_the_default_one():
-    assert relay_container.container(RelaySpec("00" * 32), PROXY_PORT)["image"] == relay_container.DEFAULT_IMAGE
+    public = relay_container.container(RelaySpec("00" * 32), PROXY_PORT)["image"]
+    assert public == "mirror.gcr.io/library/python:3.13-slim"
     assert relay_container.container(RelaySpec("00" * 32, "mine:1"), PROXY_PORT)["image"] == "mine:1"
 
 

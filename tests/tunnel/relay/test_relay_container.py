@@ -34,14 +34,3 @@ async def test_a_proxy_that_no_one_needs_ends_with_its_pod_although_the_relay_is
     (state,) = ended["status"]["containerStatuses"]
     assert state["restartCount"] == 0
     assert "exitCode" in state["state"]["terminated"]
-
-
-def test_a_relay_that_names_no_image_has_the_public_one():
-    assert relay_container.container(RelaySpec("00" * 32), PORT)["image"] == "mirror.gcr.io/library/python:3.13-slim"
-    assert relay_container.container(RelaySpec("00" * 32, "r/python:3"), PORT)["image"] == "r/python:3"
-
-
-def test_the_program_in_a_pods_spec_is_taken_as_it_is_by_kubernetes():
-    """A dollar sign would begin a reference to a variable."""
-    made = relay_container.container(RelaySpec("00" * 32), PORT)
-    assert not any("$" in each["value"] for each in made["env"])

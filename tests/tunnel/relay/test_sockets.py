@@ -7,8 +7,7 @@ import socket
 
 import pytest
 
-from pathways_jupyter.tunnel.relay.sockets import READ, WRITE, Sockets, dial, listen, reject
-from pathways_jupyter.tunnel.relay.wire import FULL, WELCOME_BYTES, Welcome
+from pathways_jupyter.tunnel.relay.sockets import READ, WRITE, Sockets, dial, listen
 
 
 @pytest.fixture
@@ -45,12 +44,4 @@ def test_a_socket_is_called_for_what_it_is_watched_for_and_no_more_once_it_is_cl
     sockets.close(ours)
     sockets.wait(0)
     assert calls == [READ, WRITE]
-    theirs.close()
-
-
-def test_a_carrier_that_is_rejected_learns_why():
-    ours, theirs = socket.socketpair()
-    reject(ours, Welcome(FULL))
-    assert Welcome.decode(theirs.recv(WELCOME_BYTES)) == Welcome(FULL)
-    assert theirs.recv(1) == b""
     theirs.close()
