@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import pty
+import re
+import signal
 import subprocess
 import sys
 
@@ -82,6 +84,7 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
             code, shown = answer(own, b"n\n", "local", "down")
             assert (code, "Stop the embedded cluster? [y/N]" in shown, "Aborted!" in shown) == (1, True, True)
             assert two.run("print(len(jax.devices()))").text.strip() == "8"
+            assert two.run("y = jax.numpy.ones(4)\n%pathways save friday y").status == "ok"
         # Not about sessions where none is left, but about what else runs: a job, and a service of one's own.
         (own.directory / "job.yaml").write_text(json.dumps(pathways_jobs.training("night", "sleep", "600")))
         assert own.cli("job", "apply", "-f", "job.yaml", "--local").returncode == 0
@@ -91,11 +94,16 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
         wait_until(lambda: "PathwaysJob night" in own.cli("local", "down").stderr)
         refused = own.cli("local", "down")
         assert refused.returncode == 1
-        assert "This ends JobSet other; PathwaysJob night. Stop the embedded cluster?" in refused.stderr
+        assert "This ends JobSet other; PathwaysJob night, and deletes 1 save (" in refused.stderr
         assert own.cli("local", "status").returncode == 0
         assert own.cli("job", "delete", "night", "--local", "--yes").returncode == 0
         assert own.cli("service", "delete", "other", "--local", "--yes").returncode == 0
-        wait_until(lambda: own.cli("local", "down").returncode == 0)
+        # Nor, of a cluster that was killed, about what runs there.
+        os.kill(json.loads(own.cli("local", "status", "--json").stdout)["pid"], signal.SIGKILL)
+        wait_until(lambda: own.cli("local", "status").returncode != 0)
+        refused = own.cli("local", "down")
+        assert re.search(r"This deletes 1 save \([^)]*\): friday\. Stop the embedded cluster\?", refused.stderr)
+        assert own.cli("local", "down", "--yes").stdout == "It was not running; its files are removed.\n"
 
 
 def answer(machine, line, *arguments):

@@ -11,13 +11,14 @@ from pathways_jupyter.base import tasks, tpu
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.runtime_files import DEFAULT_CLUSTER
-from pathways_jupyter.base.text import absolute_path, count, parse_seconds, parse_whole_number
+from pathways_jupyter.base.text import absolute_path, count, parse_seconds, parse_whole_number, size, some
 from pathways_jupyter.local import cluster
 from pathways_jupyter.local.cluster import LocalCluster
-from pathways_jupyter.local.directory import named
+from pathways_jupyter.local.directory import BUCKET, ClusterDirectory, named
 from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View, preformatted, said
+from pathways_jupyter.saved.stored_save import kept_in
 from pathways_jupyter.session import client, clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -47,13 +48,19 @@ def up(shell: Shell, values: Values) -> View:
 
 
 def down(shell: Shell, values: Values) -> View:
-    """Stop the cluster and everything that runs in it, after a question if that is more than its own services."""
+    """Stop the cluster and remove its bucket, after a question if that is more than its own services."""
     name = _name(values)
-    if not values.get("yes") and (running := cluster.find(name)) is not None and (ending := _ending_with(running)):
+    running, bucket = cluster.find(name), ClusterDirectory(name).path / BUCKET
+    costs = [f"ends {'; '.join(ending)}"] if running is not None and (ending := _ending_with(running)) else []
+    if saves := kept_in(bucket):
+        costs.append(f"deletes {count(len(saves), 'save')} ({size(sum(saves.values()))}): {some(list(saves))}")
+    if costs and not values.get("yes"):
         # In a terminal, where alone this command is, a no ends it.
-        shell.confirm(f"This ends {'; '.join(ending)}. Stop the embedded cluster?")
+        shell.confirm(f"This {', and '.join(costs)}. Stop the embedded cluster?")
+    has_files = bucket.exists()
     ended = cluster.down(name=name)
-    return said("The embedded cluster is down." if ended else "It was not running.", {"name": name, "ended": ended})
+    otherwise = "It was not running; its files are removed." if has_files else "It was not running."
+    return said("The embedded cluster is down." if ended else otherwise, {"name": name, "ended": ended})
 
 
 def status(shell: Shell, values: Values) -> View:

@@ -14,7 +14,7 @@ from pathways_jupyter.render import arrays as render
 from pathways_jupyter.render.view import View, said
 from pathways_jupyter.saved.saves import Save, Saves, latest
 from pathways_jupyter.service.names import current_user
-from pathways_jupyter.session import clusters
+from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.storage import adopted
 
@@ -44,7 +44,11 @@ def delete(shell: Shell, values: Values) -> View:
     name = str(values["name"])
     with _saves(values) as saves:
         saves.require(name)
-        if not values.get("yes") and not shell.confirm(f"Delete {name} with its arrays?"):
+        waiting = [each for each in registry.sessions() if each.saved and each.saved.place == saves.address(name)]
+        question = f"Delete {name} with its arrays?"
+        if waiting:
+            question = f"{waiting[0].owner} is suspended, and its arrays are nowhere else. {question}"
+        if not values.get("yes") and not shell.confirm(question):
             return said("Not deleted.")
         saves.delete(name)
     return said(f"{name} is deleted.", {"name": name})

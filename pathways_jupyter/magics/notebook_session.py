@@ -235,6 +235,8 @@ class NotebookSession:
         what = ""
         if process.session() is not session:
             what = "The session was ended from outside; JAX is as it was before."
+            if saved_as := session.suspender.save_name:
+                what += f" Its arrays stay in the save {saved_as}: %pathways load {saved_as}, in another session."
         elif switched.cleared:
             what = "JAX's backends were cleared. JAX has connected to the proxy anew."
         elif session.has_devices:
@@ -282,7 +284,10 @@ class NotebookSession:
         from pathways_jupyter.render import arrays
         from pathways_jupyter.session.kernel.user_arrays import lost_arrays
 
-        return arrays.lost(lost_arrays(process.variables(), error))
+        ended = self._watched if session is None else None
+        return arrays.lost(
+            lost_arrays(process.variables(), error), saved_as="" if ended is None else ended.suspender.save_name
+        )
 
     def explain_loss(self, error: str) -> None:
         """After a cell failed with an error of JAX because a proxy is gone: show the cause and the next step."""

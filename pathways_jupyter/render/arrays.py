@@ -41,10 +41,19 @@ def elsewhere(arrays: Sequence[NamedArray]) -> list[str]:
     ]
 
 
-def lost(arrays: Sequence[NamedArray]) -> list[str]:
-    """Why JAX cannot use arrays of an earlier proxy, in two lines; empty when there are none."""
+def lost(arrays: Sequence[NamedArray], *, saved_as: str = "") -> list[str]:
+    """Why JAX cannot use arrays of an earlier proxy, in two lines; empty when there are none.
+
+    Args:
+      saved_as: The save with the arrays of the last session, which was suspended; empty if it was not.
+    """
     if not arrays:
         return []
+    if saved_as:
+        return [
+            f"The last session was suspended before it ended, with its arrays: {described(arrays)}",
+            f"%pathways load {saved_as} sets the variables that had them, in another session.",
+        ]
     verb, them = ("was", "it") if len(arrays) == 1 else ("were", "them")
     return [
         f"{count(len(arrays), 'array')} {verb} on a proxy that is gone, and lost with it: {described(arrays)}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +22,12 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 """Of a save."""
 NO_GENERATION = "0"
 """For Google's storage, that of an object that is not there."""
+
+
+def kept_in(bucket: Path) -> dict[str, int]:
+    """Return the bytes of each save of any user, by its name, where the bucket is a directory of this machine."""
+    saves = sorted(index.parent for index in bucket.glob(f"**/saved/*/*/{INDEX}"))
+    return {each.name: sum(path.stat().st_size for path in each.rglob("*") if path.is_file()) for each in saves}
 
 
 class StoredSave:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import array_type, count, size, some
 from pathways_jupyter.saved import arrays as stored
@@ -184,6 +184,8 @@ class Suspension:
             )
 
     def _write(self, notebook: str, report: Report | None) -> None:
+        if not self._arrays:
+            return
         variables = on_devices.worth_naming(self._variables(), self._arrays, _LARGEST_BESIDE_BYTES)
         variables[ARRAYS] = self._arrays
         save = self._saves.save(self.name, variables, self._devices, all_of=False, notebook=notebook, report=report)
@@ -229,7 +231,12 @@ class Suspension:
         def search() -> None:
             placed.append(on_devices.Placed(self._by_slice, self._arrays))
 
-        read = self._saves.load(self.name, devices, report, resize, meanwhile=search)[ARRAYS]
+        if self._arrays:
+            read = self._saves.load(self.name, devices, report, resize, meanwhile=search)[ARRAYS]
+        else:
+            # Only meshes, shardings and devices have to become others.
+            read = []
+            search()
         new = {id(old): array for old, array in zip(self._arrays, read, strict=True) if array is not None}
         del read
         done = placed.pop().move(slices, new)
@@ -258,10 +265,23 @@ class Suspension:
 
     def forget(self) -> None:
         """Delete what was saved, if all of it is back; a failure leaves it in the list of saves."""
-        if self.left:
+        if self.left or not self._arrays:
             return
         with contextlib.suppress(PathwaysError):
             self._saves.delete(self.name)
+
+    def require_saved(self) -> None:
+        """Check that the save of these arrays is there.
+
+        Raises:
+          SessionError: It is not.
+        """
+        try:
+            if self._arrays:
+                self._saves.require(self.name)
+        except PathwaysError as error:
+            hint = advice("If it was deleted, its arrays are gone: {disconnect} ends the session.")
+            raise SessionError(str(error), hint=hint) from error
 
 
 def _nbytes(arrays: Sequence[Any]) -> int:

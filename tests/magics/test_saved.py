@@ -170,6 +170,36 @@ def test_a_call_on_a_thread_keeps_the_session_in_use(cluster, notebook, tmp_path
 
 
 @pytest.mark.thorough
+def test_a_suspended_session_and_its_save_know_of_each_other(cluster, machine, notebook):
+    """What is suspended without arrays leaves no save, and what ends while it is suspended leads to it."""
+    assert notebook.run(f"%load_ext pathways_jupyter\n{CONNECT}\nimport jax").status == "ok"
+    assert "0 arrays" in notebook.run("%pathways suspend").text
+    assert "no saves" in notebook.run("%pathways saved").text
+    assert "Resumed: 0 arrays" in notebook.run("%pathways resume").text
+    assert notebook.run("x = jax.numpy.arange(4.0)\n%pathways suspend").status == "ok"
+    (name,) = [each["name"] for each in json.loads(machine.cli("saved", "--json").stdout)]
+    asked = notebook.begin(f"%pathways saved delete {name}")
+    question = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert "is suspended, and its arrays are nowhere else." in question
+    notebook.client.input("n")
+    assert "Not deleted." in notebook.finish(asked).text
+    assert machine.cli("sessions", "disconnect").returncode == 0
+    # Known to the kernel, perhaps, only once the next cell has begun.
+    ended = notebook.run("1").text + notebook.run("2").text
+    assert f"Its arrays stay in the save {name}: %pathways load {name}, in another session." in ended
+    assert f"%pathways load {name} sets the variables that had them" in notebook.run("x + 1").shown
+    assert notebook.run(f"{CONNECT}\n%pathways load {name}\nprint(x.sum())").text.endswith("6.0\n")
+    notebook.run("%pathways suspend")
+    (own,) = {each["name"] for each in json.loads(machine.cli("saved", "--json").stdout)} - {name}
+    for each in (own, name):
+        assert machine.cli("saved", "delete", each, "--yes").returncode == 0
+    refused = notebook.run("%pathways resume")
+    assert "there is none of that name" in refused.shown
+    assert "%pathways disconnect ends the session" in refused.shown
+    assert json.loads(machine.cli("sessions", "--json").stdout)[0]["state"] == "suspended"
+
+
+@pytest.mark.thorough
 def test_saved_looks_where_the_session_saves(cluster, machine, notebook):
     """The cluster's kubeconfig elsewhere: nothing says that the bucket is that of a cluster on this machine."""
     (machine.directory / "copied").write_bytes(cluster.read_bytes())

@@ -13,12 +13,12 @@ from typing import Any
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig
-from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.errors import ConfigError, LocalClusterError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, SuspendedArrays, Transfer
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.saved.suspension import Suspension
-from pathways_jupyter.session import client
+from pathways_jupyter.session import client, clusters
 from pathways_jupyter.session.kernel.kernel_side import KernelSide
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
@@ -132,11 +132,15 @@ class Suspender:
           SessionError: The session is not suspended.
           ConfigError: The slices are of another type.
         """
-        self.required()
+        suspension = self.required()
         answer = verdict(self.judged, SessionCommand.RESUME)
         # One that gets a new proxy in another way is waited for, and not one that another thread resumes.
         if answer.does is Does.REFUSES or self._side.transfer is not None:
             raise answer.error()
+        # Before slices are taken for them; an embedded cluster that has ended is started first, with its bucket.
+        with contextlib.suppress(LocalClusterError):
+            clusters.require_running(self._side.record)
+            suspension.require_saved()
         changes: dict[str, Any] = {} if wait is None else {"wait": SETTINGS["wait"].check(wait, "wait")}
         if tpu is not None and config.job:
             raise ConfigError(

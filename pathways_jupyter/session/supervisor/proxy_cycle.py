@@ -46,6 +46,8 @@ class ProxyCycle:
     def __init__(self, session_log: SessionLog, listen: Callable[[], Awaitable[None]], early: EarlyConnections) -> None:
         self._session_log = session_log
         self._listen = listen
+        # The settings of the last proxy.
+        self._config = session_log.config
         self._early = early
         self._client: Client | None = None
         self._embedded: clusters.Embedded | None = None
@@ -74,6 +76,8 @@ class ProxyCycle:
                     raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
                 proxy: Proxy = connected.result()
             except PathwaysError as error:
+                # What was asked for with this attempt only.
+                self._session_log.configure(self._config)
                 state = SessionState.FAILED
                 if self._record.connected_since:
                     state = self._without_proxy
@@ -82,6 +86,7 @@ class ProxyCycle:
                 if state is SessionState.FAILED:
                     return
             else:
+                self._config = self._session_log.config
                 # The state before the answer: a client that has its answer must not see an older state.
                 self._session_log.connected()
                 if not self._attempt.done():

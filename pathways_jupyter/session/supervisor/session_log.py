@@ -155,10 +155,14 @@ class SessionLog:
 
     def change(self, settings: Mapping[str, Any]) -> None:
         """Change settings of the session, for its next proxy."""
-        if any(getattr(self.config, name) != value for name, value in settings.items()):
-            config = dataclasses.replace(self.config, **settings)
-            self.config = dataclasses.replace(config, at_least=min(config.at_least, sum(config.instances.values())))
-            self.update(config=protocol.config_to_json(self.config), instances=dict(self.config.instances))
+        config = dataclasses.replace(self.config, **settings)
+        self.configure(dataclasses.replace(config, at_least=min(config.at_least, sum(config.instances.values()))))
+
+    def configure(self, config: ConnectConfig) -> None:
+        """Give the session these settings, if it has others."""
+        if config != self.config:
+            self.config = config
+            self.update(config=protocol.config_to_json(config), instances=dict(config.instances))
 
     def update(self, **changes: Any) -> None:
         """Change the record.
@@ -194,7 +198,10 @@ class SessionLog:
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
         if state in _FOR_A_WHILE:
             self._left = {**(self._left if before.state in _FOR_A_WHILE else {}), before.state: before.state_since}
-        elif not state.is_connected:
+        elif before.state is SessionState.LOST:
+            # It is lost as before, should the next proxy not come.
+            self._left = {before.state: before.state_since}
+        elif not state.is_connected and state is not SessionState.WAITING:
             self._left = {}
 
     def _since(self, state: SessionState, now: float) -> float:

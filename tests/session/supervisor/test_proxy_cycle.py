@@ -13,7 +13,7 @@ import pytest
 from session_records import listening, new_record
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.base.errors import ApiError, CapacityError
 from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
@@ -231,6 +231,16 @@ async def test_a_lost_proxy_is_removed_and_replaced_when_that_is_asked_for(cycle
             second = await objects.find(client, PODS, made.log.record.pod, namespace=first.namespace)
             assert second["metadata"]["uid"] != pod["metadata"]["uid"]
             assert await objects.find(client, PODS, first.pod, namespace=first.namespace) is None
+
+
+async def test_a_reconnect_with_other_settings_that_fails_leaves_those_of_the_session(cycles):
+    async with cycles() as made:
+        await made.cycle.outcome()
+        before = made.log.config, made.log.record.instances
+        made.cycle.reconnect({"instances": {"tpuv6e:2x2": 99}})
+        with pytest.raises(CapacityError):
+            await made.cycle.outcome()
+        assert (made.log.config, made.log.record.instances) == before
 
 
 async def test_a_proxy_that_is_replaced_is_not_said_to_be_connected_while_it_is_removed(cycles, monkeypatch):

@@ -73,3 +73,17 @@ def test_what_is_left_for_a_while_lasts_since_it_began(log, monkeypatch, left_fo
     log.report(EventKind.SLICE_HEALED, "Slice 0 is back.", slice=0, number=0)
     log.report(EventKind.SLICE_DOWN, "Slice 0 is down.", slice=0, number=0)
     assert log.record.since == now[0]
+
+
+def test_a_session_that_could_not_be_reconnected_is_lost_since_it_was_lost_and_as_it_was(log, monkeypatch):
+    log.connected()
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    log.enter(SessionState.LOST, "Gone.")
+    for _ in range(2):
+        now[0] += 60
+        log.enter(SessionState.STARTING, "Connecting again.")
+        assert log.record.since == now[0]
+        log.waits("1 is wanted.")
+        log.enter(SessionState.LOST, "Taken.")
+        assert log.record.since == 1000.0
