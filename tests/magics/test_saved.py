@@ -171,7 +171,7 @@ def test_a_call_on_a_thread_keeps_the_session_in_use(cluster, notebook, tmp_path
 
 @pytest.mark.thorough
 def test_a_suspended_session_and_its_save_know_of_each_other(cluster, machine, notebook):
-    """What is suspended without arrays leaves no save, and what ends while it is suspended leads to it."""
+    """A suspend without arrays leaves no save, and a session that ends while it is suspended leads to its own."""
     assert notebook.run(f"%load_ext pathways_jupyter\n{CONNECT}\nimport jax").status == "ok"
     assert "0 arrays" in notebook.run("%pathways suspend").text
     assert "no saves" in notebook.run("%pathways saved").text
