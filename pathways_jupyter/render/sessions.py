@@ -4,6 +4,7 @@ table, and the variables by which other processes share one.
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import capitalized, count, to_cluster
+from pathways_jupyter.base.text import capitalized, clock, count, to_cluster
 from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import parts, text
@@ -272,6 +273,9 @@ def state_words(record: SessionRecord) -> str:
         return record.supervisor
     if record.transfer is not None:
         return f"{record.state}, {record.transfer}"
+    if record.kernel_ended and record.state.is_connected:
+        until = record.kernel_ended + float(record.config.get("linger") or 0.0)
+        return f"{record.state}, kept for another kernel{f' until {clock(until)}' if math.isfinite(until) else ''}"
     if record.state is SessionState.STARTING and record.saved is not None:
         # The first part of it is a new proxy.
         return str(SessionState.RESUMING)

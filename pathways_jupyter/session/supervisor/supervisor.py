@@ -189,7 +189,7 @@ class Supervisor:
         pid = peer_pid(connection.writer.get_extra_info("socket"))
         self._owner = connection
         self._lifeline = Lifeline(pid, self._owner_gone)
-        self._session_log.update(kernel_pid=pid)
+        self._session_log.update(kernel_pid=pid, kernel_ended=0.0)
         self._session_log.history.listen(connection.writer, owner=True)
         return self._record.to_json()
 
@@ -210,6 +210,7 @@ class Supervisor:
             message = f"The kernel has ended; its proxy lingers for {linger:.0f} s."
         # Only its kernel could put them back; the save itself stays in the bucket.
         self._session_log.forget_saved()
+        self._session_log.update(kernel_ended=time.time())
         # Nothing is suspended without a kernel, and the next one has the whole time.
         self._suspend_guard.keep()
         self._session_log.report(EventKind.WARNING, message)

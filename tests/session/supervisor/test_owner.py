@@ -18,8 +18,10 @@ from pathways_jupyter.base import json_lines
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.render.sessions import state_words
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.protocol import Method, Request, Response
+from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import supervisor
 from pathways_jupyter.session.supervisor.control_socket import ControlConnection
 from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
@@ -117,6 +119,8 @@ async def test_a_session_that_lingers_belongs_to_the_kernel_that_attaches(sessio
     async with sessions(linger=math.inf) as made:
         job = (await made.first)["job"]
         await made.leave()
+        waits = SessionRecord.from_json(await made.ask(Method.STATUS))
+        assert state_words(waits) == "connected, kept for another kernel"
         reader, writer = await asyncio.open_unix_connection(made.record.socket, limit=json_lines.MAX_BYTES)
         writer.write(protocol.encode(Request(1, Method.ATTACH)))
         answer = None
@@ -125,6 +129,7 @@ async def test_a_session_that_lingers_belongs_to_the_kernel_that_attaches(sessio
         assert answer.error is None
         assert (answer.result["kernel_pid"], answer.result["job"]) == (os.getpid(), job)
         assert not made.running.done()
+        assert state_words(SessionRecord.from_json(answer.result)) == "connected"
         # Its end is the session's again, which then lingers for the next one.
         writer.close()
         await writer.wait_closed()
