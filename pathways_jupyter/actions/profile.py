@@ -92,7 +92,13 @@ def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | 
 
 
 def of_session(session: Session, values: Values) -> Trace:
-    """Return the trace of this process's session that a command's options ask for; it is not started."""
+    """Return the trace of this process's session that a command's options ask for; it is not started.
+
+    Raises:
+      SessionError: One is being taken already.
+    """
+    if session.trace is not None:
+        raise SessionError("A trace is being taken already.", hint="%pathways profile stop ends it and shows it.")
     options = _options(values, session.bucket)
     return session.profile(options.to, device=options.device, host=options.host)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated import array_moves, preflight, results, trees, value_reader
 from pathways_jupyter.colocated.channel import Answer, channel
-from pathways_jupyter.colocated.errors import CellSyntaxError, LostError, host_text, name_hosts
+from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, LostError, host_text, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.loss import wait_for_hosts
 from pathways_jupyter.colocated.memory import MEMORY
@@ -70,6 +70,8 @@ def run_cell(
         compile(source, filename, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         raise CellSyntaxError(error) from None
+    if unfit := [name for name in outputs if not name.isidentifier()]:
+        raise CheckError(f"{unfit[0]!r} cannot be the name of an output.", hint="Name variables of the cell.")
     variables = trees.split(inputs or {})
     chosen = choose_for(variables.arrays, slices, hosts, once)
     pickled = bool(variables.values or variables.trees)

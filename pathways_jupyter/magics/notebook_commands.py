@@ -293,11 +293,7 @@ def env(notebook: NotebookSession, values: Values) -> View:
 
 def profile_start(notebook: NotebookSession, values: Values) -> View:
     """Start a trace of this session's chips."""
-    session = notebook.need(SessionCommand.RUN)
-    trace = profile.of_session(session, values)
-    if session.trace is not None:
-        raise SessionError("A trace is being taken already.", hint="%pathways profile stop ends it and shows it.")
-    trace.start()
+    profile.of_session(notebook.need(SessionCommand.RUN), values).start()
     return said("The chips are traced from now on; %pathways profile stop shows what they did.")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError, CapacityError, ServiceError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import count
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, NAMESPACES, Object
@@ -169,7 +170,7 @@ def check(service: ServiceInfo, instances: Mapping[str, int]) -> None:
         )
     if (requested := sum(instances.values())) > service.slices:
         raise CapacityError(
-            f"Service {service.name} has {service.slices} slices in all, but {requested} were requested.",
+            f"Service {service.name} has {count(service.slices, 'slice')} in all, but {requested} were requested.",
             hint=f"Ask for up to {service.slices}.",
         )
 

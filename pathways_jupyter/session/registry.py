@@ -83,7 +83,7 @@ class SessionRecord:
       transfer: How far they are on their way, while the kernel writes or reads them; None meanwhile.
       suspend_after: Seconds without use after which it is suspended: the user's, or the service's if less; 0 for never.
       unused_since: Since when nothing was computed, in seconds since the epoch; 0 while it is used, or was lately.
-      kernel_ended: When its kernel ended, in seconds since the epoch, while it is kept for another one; 0 with a kernel.
+      kernel_ended: When its kernel ended, in seconds since the epoch, while it is kept for another; 0 with a kernel.
       suspends_at: When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon.
       place: Where its kernel and supervisor run, for people, where that is another machine that this one reaches:
         ``beside the chips, in pod ...``. Its sockets here lead there.

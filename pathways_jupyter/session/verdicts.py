@@ -161,7 +161,7 @@ _IS_SUSPENDED = "Session {session} is suspended since {since}, with {arrays} sav
 _SUSPENDED = _refuses(_IS_SUSPENDED, _RESUME)
 _NOT_BACK = "Session {session} has a new proxy, and not yet its saved arrays on it: {arrays}."
 # An empty value marks a parameter, which verdict() fills in.
-_STAYS = advice("They stay in the save {place} until you delete it.", place="")
+_STAYS = advice("The save {place} stays until you delete it.", place="")
 
 TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
     Situation.NONE: _row(

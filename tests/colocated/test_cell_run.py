@@ -226,9 +226,11 @@ def test_what_cannot_be_pickled_is_reported_before_anything_runs() -> None:
     assert all("y" not in names for names in memory.who().values())
 
 
-def test_a_cell_with_a_syntax_error_is_not_sent() -> None:
+def test_a_cell_that_cannot_run_is_not_sent() -> None:
     with pytest.raises(CellSyntaxError, match="Line 1: invalid syntax"):
         cell_run.run_cell("x = = 1")
+    with pytest.raises(CheckError, match="'a b' cannot be the name of an output"):
+        cell_run.run_cell("a = 1", outputs=["a b"])
 
 
 def interrupt_when(*paths: Path) -> threading.Thread:

@@ -94,7 +94,7 @@ class SuspendGuard:
                 self._session_log.unused("The arrays are being saved.", self._session_log.record.unused_since)
 
     def _report(self, idle: float, suspends_at: float) -> None:
-        message = f"Nothing was computed for {idle / 60:.0f} min."
+        message = f"Nothing was computed for {f'{idle / 60:.0f} min' if idle >= 60 else f'{idle:.0f} s'}."
         if suspends_at:
             at = time.strftime("%H:%M", time.localtime(suspends_at))
             message += f" At {at} the arrays are saved and the slices freed; any cell keeps them."
