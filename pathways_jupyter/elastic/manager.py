@@ -16,9 +16,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic.errors import (
     ArgumentError,
@@ -37,6 +39,7 @@ from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
 from pathways_jupyter.elastic.record import Kind, Record, listed, lost_words, paused_words
 from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session.verdicts import SessionCommand, SessionVerdict, verdict
 
 if TYPE_CHECKING:
     import jax
@@ -94,6 +97,10 @@ class Manager:
         """Make `devices` the ones that are managed; `listeners` are those of their health."""
         self.slice_to_devices: Mapping[int, Sequence[jax.Device]] = by_slice(devices)
         self.all_slice_indices = frozenset(self.slice_to_devices)
+        session = self.session
+        # Devices of another platform, or of a proxy that JAX does not use yet, say nothing of the session's end.
+        is_of_session = session is not None and session.has_devices and not set(devices) - set(session.devices())
+        self._proxy = _proxy_of(session) if session is not None and is_of_session else None
         self.health = Health(self.slice_to_devices, self.session, settle_seconds=self._settle_seconds)
         self.health.listeners.extend(listeners)
         self._active: frozenset[int] = frozenset()
@@ -115,6 +122,26 @@ class Manager:
                 raise
             return frozenset()
 
+    @property
+    def is_replaced(self) -> bool:
+        """Return whether the session has other devices than these by now: those of a new proxy."""
+        present = () if self.session is None or self._proxy is None else self.session.devices()
+        return bool(present) and not self._managed & set(present)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the session has ended, or is being ended by another thread."""
+        session = self.session
+        if session is None or session.state.is_over:
+            return session is not None
+        # JAX gives the devices back first; only then is the supervisor asked to end, which then reports it. After a
+        # switch to a new proxy that was interrupted there are none either, but that proxy is another one.
+        return self._proxy == _proxy_of(session) and not session.devices()
+
+    @property
+    def _managed(self) -> set[jax.Device]:
+        return {device for devices in self.slice_to_devices.values() for device in devices}
+
     def reconnect(self) -> tuple[str, ...]:
         """Get a new proxy for the session, and manage the same devices of it; all arrays are lost.
 
@@ -124,24 +151,28 @@ class Manager:
           The user's variables that have become unusable.
 
         Raises:
-          SessionError: There is no session, it is over, or the new proxy did not come up; then it can be tried again.
+          SessionError: There is no session, it has ended, or the new proxy did not come up; then it can be tried again.
         """
-        import jax
-
-        if self.session is None:
+        session = self.session
+        if session is None:
             raise SessionError(
                 "This process has no session whose proxy could be replaced.",
                 hint=advice("Connect first, then make the Manager: {connect}."),
             )
-        managed = [device for devices in self.slice_to_devices.values() for device in devices]
-        listeners = self.health.listeners
+        if self.has_ended:
+            # Not asked for a new proxy, which it might get a moment before its end.
+            raise ended(session).error()
+        managed, listeners = self._managed, self.health.listeners
         # What the old devices do is no news from here on.
         self.health.close()
-        # With other devices than JAX's, these are of a proxy that has been replaced already.
-        is_replaced = self.session.has_devices and not set(managed) & set(jax.devices())
-        unusable = () if is_replaced else self.session.reconnect().unusable
+        is_replaced = session.has_devices and not managed & set(session.devices())
+        unusable = () if is_replaced else session.reconnect().unusable
         ids = {device.id for device in managed}
-        self._manage([device for device in jax.devices() if device.id in ids], listeners)
+        # Not those of JAX: once the session is disconnected by another thread, these are this machine's.
+        devices = [device for device in session.devices() if device.id in ids]
+        if not devices:
+            raise ended(session).error()
+        self._manage(devices, listeners)
         self.health.start()
         return tuple(each.name for each in unusable if each.name)
 
@@ -373,3 +404,13 @@ class Manager:
     def replica_resize(self, max_resizes: int, **more: Any) -> Callable[[Function], Function]:
         """Return :meth:`elastic_retry` for at least one slice."""
         return self.elastic_retry(max_resizes, 1, **more)
+
+
+def _proxy_of(session: Session) -> tuple[str, int]:
+    """Return what tells a proxy from those before it and after it."""
+    return session.record.id, session.record.generation
+
+
+def ended(session: Session) -> SessionVerdict:
+    """Return what there is to say of `session` when it has ended, also where its state does not say so yet."""
+    return verdict(replace(session.record, state=SessionState.CLOSED), SessionCommand.RUN)

@@ -23,7 +23,7 @@ from pathways_jupyter.elastic.errors import (
     is_slice_down,
 )
 from pathways_jupyter.elastic.goodput import Spent
-from pathways_jupyter.elastic.manager import Manager
+from pathways_jupyter.elastic.manager import Manager, ended
 from pathways_jupyter.elastic.record import Kind, Record, listed, lost_words, paused_words
 from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
@@ -88,6 +88,8 @@ class Recovery:
         # Arrays of a proxy that was lost may be deleted by now, which raises other errors than a lost connection.
         session = self.manager.session
         is_lost = session is not None and session.state in {SessionState.LOST, SessionState.SUSPENDED}
+        # Another thread may have disconnected or reconnected the session.
+        is_lost = is_lost or self.manager.has_ended or self.manager.is_replaced
         return is_proxy_gone(error) or (is_lost and isinstance(error, RuntimeError))
 
     def after(self, error: Exception, *, done: int) -> Restored:
@@ -121,11 +123,10 @@ class Recovery:
         """
         if not self.handles(error):
             raise error
-        if self.manager.session is not None and self.manager.session.is_suspended:
-            raise ElasticRuntimeError(
-                self.manager.session.verdict(SessionCommand.RUN).sentence,
-                hint=advice("{resume} brings them back, then call train_loop again."),
-            ) from error
+        session = self.manager.session
+        if session is not None and (session.is_suspended or self.manager.has_ended):
+            answer = ended(session) if self.manager.has_ended else session.verdict(SessionCommand.RUN)
+            raise ElasticRuntimeError(answer.sentence, hint=self._again()) from error
         # There was progress, so that the failures before it do not count as a row.
         if done > self._furthest:
             self._furthest, self._failures = done, 0
@@ -180,10 +181,9 @@ class Recovery:
                 break
             except (PathwaysError, jax.errors.JaxRuntimeError) as problem:
                 # The latter: it was lost again at once.
-                if session.state.is_over or attempts.is_over:
+                if session.is_suspended or self.manager.has_ended or attempts.is_over:
                     raise ElasticRuntimeError(
-                        f"The proxy is gone, and there is no new one: {problem}",
-                        hint=advice("{connect}, then call train_loop again with the same snapshots=."),
+                        f"The proxy is gone, and there is no new one: {problem}", hint=self._again()
                     ) from problem
                 reason = str(problem).partition("\n")[0]
                 self.record.add(Kind.RETRY, f"No new proxy yet: {reason}", step=done)
@@ -194,6 +194,15 @@ class Recovery:
         if unusable:
             said = f"A new proxy is connected, with {listed(active)}. Unusable from now on: {', '.join(unusable)}."
         self.record.add(Kind.RETRY, said, step=done, slices=active)
+
+    def _again(self) -> str:
+        """Return how a run without a proxy can go on, as the hint of an error."""
+        session = self.manager.session
+        if session is None or self.manager.has_ended:
+            return advice("{connect}, then call train_loop again with the same snapshots=.")
+        if session.is_suspended:
+            return advice("{resume} brings them back, then call train_loop again with the same snapshots=.")
+        return advice("{reconnect}, then call train_loop again with the same snapshots=.")
 
     def pause(self, *, done: int) -> None:
         """Wait until there are enough slices.

@@ -12,7 +12,9 @@ from waits import wait_until
 from pathways_jupyter.base.config import ConnectConfig, runtime_dir
 from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.elastic import faults
+from pathways_jupyter.kube import objects
 from pathways_jupyter.local import cluster as local
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import session as sessions
 from pathways_jupyter.session.kernel.session import Session
 
@@ -76,6 +78,22 @@ def session(shared) -> Session:
         shared.reconnect()
     wait_until(lambda: shared.state is SessionState.CONNECTED, DEADLINE)
     return shared
+
+
+@pytest.fixture
+def lose(session) -> Callable[[str], None]:
+    """Delete pods whose name has `part`, without grace."""
+
+    def lost(part: str) -> None:
+        async def delete(client, namespace):
+            for pod in (await objects.list_(client, objects.PODS, namespace=namespace)).items:
+                name = pod["metadata"]["name"]
+                if part in name:
+                    await objects.delete(client, objects.PODS, name, namespace=namespace, grace_seconds=0)
+
+        clusters.ask(session.record, delete)
+
+    return lost
 
 
 @pytest.fixture

@@ -8,25 +8,7 @@ from small_training import Data, check, first_state, step
 from pathways_jupyter import elastic
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.elastic.record import Kind, Record
-from pathways_jupyter.kube import objects
-from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
-
-
-@pytest.fixture
-def lose(session):
-    """Delete pods whose name has `part`, without grace."""
-
-    def lose(part: str) -> None:
-        async def delete(client, namespace):
-            for pod in (await objects.list_(client, objects.PODS, namespace=namespace)).items:
-                name = pod["metadata"]["name"]
-                if part in name:
-                    await objects.delete(client, objects.PODS, name, namespace=namespace, grace_seconds=0)
-
-        clusters.ask(session.record, delete)
-
-    return lose
 
 
 @pytest.mark.thorough
