@@ -80,9 +80,10 @@ class Recovery:
 
     def handles(self, error: BaseException) -> bool:
         """Return whether `error` is about a lost slice or proxy."""
-        return is_slice_down(error) or self._proxy_is_gone(error)
+        return is_slice_down(error) or self.proxy_is_gone(error)
 
-    def _proxy_is_gone(self, error: BaseException) -> bool:
+    def proxy_is_gone(self, error: BaseException) -> bool:
+        """Return whether `error` is about the proxy, with which all arrays are lost."""
         if isinstance(error, PathwaysError):
             return isinstance(error, ProxyLostError)
         # Arrays of a proxy that was lost may be deleted by now, which raises other errors than a lost connection.
@@ -130,7 +131,7 @@ class Recovery:
         # There was progress, so that the failures before it do not count as a row.
         if done > self._furthest:
             self._furthest, self._failures = done, 0
-        if self._proxy_is_gone(error):
+        if self.proxy_is_gone(error):
             self._reconnect(error, done)
             self._failures = 0
             return frozenset()
