@@ -18,6 +18,7 @@ from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import discovery, jobs, names
 from pathways_jupyter.session import clusters, protocol, recording
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 Answer = TypeVar("Answer")
 Where = SessionRecord | ConnectConfig
@@ -77,10 +78,14 @@ class FaultTarget:
 
         Raises:
           ConfigError: It is not one of the session's.
+          SessionError: The session has none at the moment: it is suspended, for example, or lost.
         """
         if self.held is None:
             return number
         target = find_slice(self.held, number)
+        if not self.held and isinstance(self.where, SessionRecord):
+            # Suspended or lost, it has no slices at the moment, whichever is asked for.
+            verdict(self.where, SessionCommand.RUN).require()
         if target is None or target.number is None:
             listed = ", ".join(each.numbers for each in self.held if each.number is not None) or "none"
             raise ConfigError(f"Slice {number} is not one of this session's.", hint=f"This session holds: {listed}.")

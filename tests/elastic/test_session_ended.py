@@ -8,8 +8,9 @@ import pytest
 from small_training import Data, first_state, step
 
 from pathways_jupyter import elastic
-from pathways_jupyter.base.errors import CapacityError
+from pathways_jupyter.base.errors import CapacityError, SessionError
 from pathways_jupyter.base.sentences import Face, worded
+from pathways_jupyter.elastic import faults
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch
 from pathways_jupyter.session.kernel.session import Session
 
@@ -81,3 +82,17 @@ def test_a_run_that_gets_no_new_proxy_names_the_command_that_gets_one(session, l
     with pytest.raises(elastic.ElasticRuntimeError, match="no new one: The slices are taken") as said:
         elastic.train_loop(step, first_state(), Data(), steps=9, snapshots=snapshots, timeout=0)
     assert worded(said.value.hint, Face.NOTEBOOK).startswith("%pathways reconnect, then call train_loop again")
+
+
+def test_a_fault_in_a_session_without_slices_says_why_it_has_none(session, lose):
+    session.suspend({}, yes=True)
+    with pytest.raises(SessionError, match=f"Session {session.id} is suspended since") as refused:
+        faults.slice_down(session, 1)
+    assert worded(refused.value.hint, Face.NOTEBOOK).startswith("%pathways resume")
+    session.resume()
+    since = session.event_count
+    lose(session.record.pod)
+    next(event for event in session.follow(since) if event.data.get("state") == "lost")
+    with pytest.raises(SessionError, match=f"The proxy of session {session.id} is lost since") as refused:
+        faults.slice_down(session, 1)
+    assert worded(refused.value.hint, Face.NOTEBOOK).startswith("%pathways reconnect")
