@@ -61,15 +61,17 @@ def train_loop(
       snapshot_every: Steps between snapshots.
       minimum_slices: With fewer, training pauses until they are back.
       snapshots: Where snapshots are kept; if it has one already, training resumes from it. The same data go on where
-        they were; other data without a state are taken to begin with the first batch.
+        they were; other data without a state are taken to begin with the first batch. If it has all of the steps, its
+        state is returned at once, with a warning.
       manager: The manager of the slices.
       precompile: Compile the step for every mesh with one slice less, on another thread.
       record: Where events and metrics go.
       timeout: Longest pause for slices or for a new proxy, in seconds; default: without end, and ten minutes.
 
     Raises:
-      ElasticRuntimeError: The state is too large for its snapshots (before anything has started), the first batch
-        cannot be scaled or divided, no snapshot or batch survived a loss, or there is no new proxy for a lost one.
+      ElasticRuntimeError: The state was lost before, or is too large for its snapshots (before anything has started),
+        the first batch cannot be scaled or divided, no snapshot or batch survived a loss, there is no new proxy for a
+        lost one, or the session was disconnected or suspended.
       TimeoutError: A pause took longer than `timeout`.
       ConfigError: An argument cannot be used, or there are fewer slices in all than `minimum_slices`. Nothing was
         changed.

@@ -152,9 +152,16 @@ class Record:
         self.listener: Callable[[Record, ElasticEvent | None, bool], None] = lambda record, event, important: None
 
     def add(
-        self, kind: Kind, message: str, *, step: int | None = None, slices: tuple[int, ...] = (), **data: Any
+        self,
+        kind: Kind,
+        message: str,
+        *,
+        step: int | None = None,
+        slices: tuple[int, ...] = (),
+        loud: bool = False,
+        **data: Any,
     ) -> None:
-        """Append an event; `step` is the next one if left out."""
+        """Append an event; `step` is the next one if left out, and it is logged as a warning if it is `loud`."""
         event = ElasticEvent(kind, message, time.time(), self.done or None if step is None else step, slices, data)
         with self._lock:
             self._events.append(event)
@@ -164,7 +171,7 @@ class Record:
         if kind not in _LOGGED_BEFORE:
             # Python shows a warning also where no log has been set up: in a cell without the panel, a run that waits
             # would stand still without a word.
-            logger.log(logging.WARNING if kind is Kind.WAITING else logging.INFO, "%s", message)
+            logger.log(logging.WARNING if loud or kind is Kind.WAITING else logging.INFO, "%s", message)
         # Outside of the lock, because it reads the record.
         self.listener(self, event, True)
 
@@ -231,9 +238,18 @@ class Record:
         }
 
     @property
+    def length(self) -> int:
+        """The steps by which a run is told from a short call: 0 where it had nothing to do."""
+        if self.phase is Phase.DONE and self.latest is None:
+            return 0
+        # One that failed at its first steps was no short call.
+        return max(self.done, self.total_steps or 0)
+
+    @property
     def progress(self) -> str:
         """The steps done, as ``120 of 500 steps``; empty for a loop of one's own that does not note its steps."""
-        if self.total_steps is not None:
+        # With more, the snapshots of a longer run had them already.
+        if self.total_steps is not None and self.done <= self.total_steps:
             return f"{self.done} of {count(self.total_steps, 'step')}"
         return count(self.done, "step") if self.done else ""
 

@@ -76,9 +76,7 @@ class RunRegistry:
         self._ended[record.id] = record.summary()
         for old in list(self._ended)[:-_LISTED]:
             del self._ended[old]
-        # One that failed at its first steps was no short call.
-        steps = max(record.done, record.total_steps or 0)
-        if self._stays is None or steps * _SHORT >= max(self._stays.done, self._stays.total_steps or 0):
+        if self._stays is None or record.length * _SHORT >= self._stays.length:
             self._stays = record
         self._changed(record, None, True)
         # After the last change, which it still sends.

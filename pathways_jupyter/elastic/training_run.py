@@ -66,6 +66,7 @@ class TrainingRun:
       resuming: Whether a step after a restore is awaited.
       moved: Whether the state is not what the last step returned, but was put on the mesh since.
       divided: Whether the first batch was checked.
+      is_idle: Whether the snapshots had all of its steps when it began, so that nothing is left to do or to write.
     """
 
     batches: Batches
@@ -89,6 +90,7 @@ class TrainingRun:
     resuming: bool = False
     moved: bool = True
     divided: bool = False
+    is_idle: bool = False
 
     def __post_init__(self) -> None:
         self._goodput = self.record.goodput
@@ -137,6 +139,15 @@ class TrainingRun:
                 restored = self.recovery.restore(done=done)
             except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
                 restored = self.recovery.after(error, done=done)
+            if (step := restored.snapshot.step) >= self.steps:
+                said = f"The snapshots are at step {step} already; {self.steps} are wanted: nothing to do."
+                self.record.add(Kind.NOTE, said, step=step, loud=True)
+                if self.snapshots.path is None or restored.snapshot.checkpoints is not None:
+                    # Without the data, which may have to be drawn and dropped up to there. They are needed only where
+                    # this state is still to be written, with the position in them.
+                    self.is_idle = True
+                    self._put(restored)
+                    return
             self._resume(restored)
             if restored.snapshot.tier == "directory":
                 # Of another process; the memory for those of this one was checked when it began.
@@ -278,13 +289,17 @@ class TrainingRun:
 
     def _resume(self, restored: Restored) -> None:
         """Go on from a snapshot."""
-        self.state, self.mesh, self.moved = restored.state, restored.mesh, True
         self.batches.restore(restored.snapshot.extra)
         lost = {device for index in restored.lost for device in self.manager.slice_to_devices[index]}
         self.batches.require_present(lost)
+        self._put(restored)
+        self.resuming = True
+
+    def _put(self, restored: Restored) -> None:
+        """Make a snapshot's state the run's."""
+        self.state, self.mesh, self.moved = restored.state, restored.mesh, True
         self.snapshot = restored.snapshot
         self.next_step = self.confirmed = self.record.done = restored.snapshot.step
-        self.resuming = True
         self._report()
 
     def _grow(self) -> None:
@@ -310,7 +325,7 @@ class TrainingRun:
     def _finish(self) -> None:
         """Write the last state, if snapshots are written, and wait for those that are being made."""
         with self._goodput.during(Spent.CHECKPOINT_SAVE):
-            if self.snapshots.path is not None:
+            if self.snapshots.path is not None and not self.is_idle:
                 self._snapshot(everywhere=True)
             # So that none is cut short by the end of the process.
             self.snapshots.wait()

@@ -215,3 +215,19 @@ def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(sessi
     assert snapshots.latest() is second
     # Those that were on the hosts only are gone, with what they referred to.
     assert snapshots.oldest() is second
+
+
+@pytest.mark.parametrize("steps", [20, 30])
+def test_a_run_whose_snapshots_have_all_of_its_steps_says_so_and_draws_no_data(session, caplog, steps):
+    snapshots = elastic.Snapshots()
+    elastic.train_loop(step, first_state(), Data(), steps=30, snapshots=snapshots)
+    again, said = Data(), f"The snapshots are at step 30 already; {steps} are wanted: nothing to do."
+    result = elastic.train_loop(step, first_state(), again, steps=steps, snapshots=snapshots)
+    assert (result.step, result.metrics, again.number) == (30, {}, 0)
+    assert int(np.asarray(result.state["n"])) == 30
+    assert said in [event.message for event in result.record.events]
+    # As a warning, which a cell shows without the panel too.
+    assert said in [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert RUNS.shown() is not result.record, "that of the training before it stays"
+    # And the snapshots still lead on, with data that begin anew.
+    check(elastic.train_loop(step, first_state(), Data(), steps=35, snapshots=snapshots), 35, since=30)
