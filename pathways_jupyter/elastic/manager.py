@@ -407,7 +407,7 @@ class Manager:
 
 
 def _proxy_of(session: Session) -> tuple[str, int]:
-    """Return what tells a proxy from those before it and after it."""
+    """Return the identity of the proxy of `session`, which those before it and after it do not have."""
     return session.record.id, session.record.generation
 
 

@@ -239,7 +239,7 @@ class Record:
 
     @property
     def length(self) -> int:
-        """The steps by which a run is told from a short call: 0 where it had nothing to do."""
+        """The steps that distinguish a run from a short call: 0 where it had nothing to do."""
         if self.phase is Phase.DONE and self.latest is None:
             return 0
         # One that failed at its first steps was no short call.

@@ -137,7 +137,9 @@ class TrainingRun:
                     # An Interrupt may have come before there was a new one.
                     raise ProxyLostError("The proxy is gone.")
                 restored = self.recovery.restore(done=done)
-            except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
+            except RuntimeError as error:
+                if not self.recovery.handles(error):
+                    raise
                 restored = self.recovery.after(error, done=done)
             if (step := restored.snapshot.step) >= self.steps:
                 said = f"The snapshots are at step {step} already; {self.steps} are wanted: nothing to do."
