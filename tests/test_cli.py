@@ -12,6 +12,7 @@ import sys
 
 import pytest
 import yaml
+from waits import frozen
 
 from pathways_jupyter.cli import main
 
@@ -192,6 +193,14 @@ def test_logs_are_lines_or_objects(machine, at):
     assert all(json.loads(line)["pod"].startswith("pathways-cluster-worker-1-0-") for line in lines)
 
 
+ASK_TO_DISCONNECT = """
+from pathways_jupyter.session import client, registry
+from pathways_jupyter.session.protocol import Method
+(record,) = registry.sessions()
+client.request(record, Method.DISCONNECT, patience=60)
+"""
+
+
 @pytest.fixture
 def connected(machine, at):
     """A script that is connected, and its session."""
@@ -230,6 +239,39 @@ def test_a_session_that_was_ended_is_printed_as_it_is_now(machine, connected):
     assert (ended["id"], ended["state"]) == (connected, "closed")
     assert ended["state_since"] > record["state_since"]
     assert json.loads(machine.cli("sessions", "--json").stdout) == []
+
+
+@pytest.mark.thorough
+def test_a_supervisor_that_does_not_answer_is_said_to_and_nothing_is_asked_of_it(machine, connected):
+    (record,) = json.loads(machine.cli("sessions", "--json").stdout)
+    sentence = f"The supervisor of session {connected}, process {record['pid']}, does not answer."
+    with frozen(record["pid"]):
+        ended = machine.cli("sessions", "disconnect", connected)
+        traced = machine.cli("profile", "--session", connected, "--seconds", "1")
+        # As the sidebar asks, which has looked at nothing.
+        asked = machine.python("-c", ASK_TO_DISCONNECT)
+    for failed in (ended, traced, asked):
+        assert failed.returncode == 1, failed.stdout
+        assert sentence in failed.stderr
+    for failed in (ended, traced):
+        assert f"kill -CONT {record['pid']}" in failed.stderr
+    assert "Waiting for it" in ended.stderr
+    # It answers in the order in which it was asked: nothing of what it was asked meanwhile ends it now.
+    assert [each["state"] for each in json.loads(machine.cli("sessions", "--json").stdout)] == ["connected"]
+
+
+@pytest.mark.thorough
+def test_a_disconnect_goes_on_once_the_supervisor_answers(machine, connected):
+    (record,) = json.loads(machine.cli("sessions", "--json").stdout)
+    command = [sys.executable, "-m", "pathways_jupyter", "sessions", "disconnect", connected]
+    with subprocess.Popen(
+        command, env=machine.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as ending:
+        with frozen(record["pid"]):
+            assert "Waiting for it" in ending.stderr.readline()
+        said, errors = ending.communicate(timeout=60)
+    assert ending.returncode == 0, errors
+    assert f"Session {connected} has ended" in said
 
 
 def test_a_shell_completes_ids_of_sessions(machine, connected):

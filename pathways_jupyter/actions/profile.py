@@ -14,7 +14,7 @@ from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.profile import trace_files
 from pathways_jupyter.render import profile as render
 from pathways_jupyter.render.view import said
-from pathways_jupyter.session import clusters
+from pathways_jupyter.session import client, clusters
 from pathways_jupyter.session.kernel import trace as traces
 from pathways_jupyter.session.kernel.storage import adopted
 from pathways_jupyter.session.variables import ChildEnvironment
@@ -34,9 +34,11 @@ def take(shell: Shell, values: Values) -> None:
     """Trace a session of this machine from outside, as a second client of its proxy.
 
     Raises:
-      SessionError: There is no such session, or its proxy takes no trace.
+      SessionError: There is no such session, its supervisor does not answer, or its proxy takes no trace.
     """
     record = cluster.find_session(values.get("session") or "")
+    # Its file says nothing of a supervisor that was stopped: JAX would wait for the tunnel without a word.
+    (record, *_) = [*tasks.run(client.present([record])), record]
     verdict(record, SessionCommand.RUN).require()
     if record.place:
         raise SessionError(

@@ -22,9 +22,12 @@ from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.verdicts import Does, SessionCommand, verdict
 
 _DISCONNECT_SECONDS = 60.0
+_NOTICE_SECONDS, _SILENT_SECONDS = 2.0, 8.0
+"""Time in which a supervisor answers unless it is stopped or very busy, and how much longer it is waited for."""
 _SWEEP_SECONDS = 10.0
 
 
@@ -36,9 +39,12 @@ def sessions(shell: Shell, values: Values) -> View:
 
 
 def disconnect(shell: Shell, values: Values) -> View:
-    """End a session; its proxy, its Lease and the tunnel are removed when this returns."""
-    record = cluster.find_session(values.get("session", ""))
-    (record, *_) = [*tasks.run(client.present([record])), record]
+    """End a session; its proxy, its Lease and the tunnel are removed when this returns.
+
+    Raises:
+      SessionError: There is no such session, or its supervisor does not answer; then nothing is asked of it.
+    """
+    record = _until_it_answers(shell, cluster.find_session(values.get("session", "")))
     answer = verdict(record, SessionCommand.DISCONNECT)
     if answer.does is Does.REFUSES:
         raise answer.error()
@@ -53,6 +59,28 @@ def disconnect(shell: Shell, values: Values) -> View:
         )
     proxy = f"its proxy {record.job}" if record.job else "its proxy"
     return said(f"Session {record.id} has ended; {proxy} is removed.", dataclasses.asdict(ended))
+
+
+def _until_it_answers(shell: Shell, record: SessionRecord) -> SessionRecord:
+    """Return a session as its supervisor knows it now, which may take a moment.
+
+    Raises:
+      SessionError: The supervisor does not answer.
+    """
+    now = _as_it_is(record, client.ANSWER_SECONDS if record.place else _NOTICE_SECONDS)
+    if now.supervisor != registry.SILENT:
+        return now
+    shell.say(f"{verdict(now, SessionCommand.USE).sentence} Waiting for it, {_SILENT_SECONDS:.0f} s more at most.")
+    now = _as_it_is(record, _SILENT_SECONDS)
+    if now.supervisor == registry.SILENT:
+        # In the words of the row; that it can be disconnected is so for its own kernel, which closes its end.
+        raise verdict(now, SessionCommand.USE).error()
+    return now
+
+
+def _as_it_is(record: SessionRecord, patience: float) -> SessionRecord:
+    (now, *_) = [*tasks.run(client.present([record], patience=patience)), record]
+    return now
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ def request(record: SessionRecord, method: Method, *, patience: float = ANSWER_S
     """Send a request to the supervisor of `record`, and return its answer.
 
     Args:
-      patience: Seconds to wait for the answer; ``disconnect`` and ``reconnect`` take as long as the cluster does.
+      patience: Seconds to wait for the answer; ``disconnect`` and ``reconnect`` take as long as the cluster does. Where
+        that is longer than for an answer without work, nothing is asked of a supervisor that does not answer.
 
     Raises:
       SessionError: The supervisor has ended, or does not answer.
@@ -40,6 +41,9 @@ def request(record: SessionRecord, method: Method, *, patience: float = ANSWER_S
 
 async def arequest(record: SessionRecord, method: Method, *, patience: float = ANSWER_SECONDS, **params: Any) -> Any:
     """:func:`request` for an event loop."""
+    if patience > ANSWER_SECONDS and method is not Method.STATUS:
+        # A stopped process would do it once it is continued, perhaps long after who asked has given up.
+        await _require_answer(record)
     try:
         async with asyncio.timeout(patience), _connected(record) as (reader, writer):
             writer.write(protocol.encode(Request(1, method, params)))
@@ -56,21 +60,26 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
     raise _gone(record)
 
 
-async def present(records: Sequence[SessionRecord]) -> list[SessionRecord]:
+async def _require_answer(record: SessionRecord) -> None:
+    if (now := await _present(record, ANSWER_SECONDS)) is not None and now.supervisor == record.silence:
+        raise verdict(now, SessionCommand.USE).error()
+
+
+async def present(records: Sequence[SessionRecord], *, patience: float = ANSWER_SECONDS) -> list[SessionRecord]:
     """Return sessions as their supervisors know them now; those that have ended in the meantime are left out.
 
     A record whose supervisor has ended, or does not answer in time, says so. Sessions of other machines are as they
     were recorded.
     """
-    answers = await asyncio.gather(*(_present(record) for record in records))
+    answers = await asyncio.gather(*(_present(record, patience) for record in records))
     return [record for record in answers if record is not None]
 
 
-async def _present(record: SessionRecord) -> SessionRecord | None:
+async def _present(record: SessionRecord, patience: float) -> SessionRecord | None:
     if not record.is_here:
         return record
     try:
-        return record.as_here(SessionRecord.from_json(await arequest(record, Method.STATUS)))
+        return record.as_here(SessionRecord.from_json(await arequest(record, Method.STATUS, patience=patience)))
     except (PathwaysError, KeyError, TypeError, ValueError):
         if registry.read(record.id) is None:
             return None
