@@ -72,7 +72,7 @@ def examine(
     unreachable = any(each.level is Tone.FAIL and each.name in {"cluster", "reachable"} for each in findings)
     if unreachable and embedded is not None and tasks.run(embedded.is_ending()):
         return here + tuple(
-            checks.failed(each.name, clusters.embedded_ended()) if each.level is Tone.FAIL else each
+            checks.failed(each.name, clusters.embedded_ended(embedded)) if each.level is Tone.FAIL else each
             for each in findings
         )
     hint = clusters.embedded_hint(config)

@@ -26,13 +26,14 @@ from pathways_jupyter.base.errors import (
     PathwaysError,
     Unreachable,
 )
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.base.text import parse_path
 from pathways_jupyter.kube.auth import OTHER_CLUSTERS, of_config
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.session import protocol
+from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.registry import SessionRecord
 
 Answer = TypeVar("Answer")
@@ -205,6 +206,14 @@ class Embedded:
             return error.errno not in runtime_files.NO_DESCRIPTOR
 
     @property
+    def named(self) -> str:
+        """The end of a command that is for it; empty for the one of the default name."""
+        # Only errors need it: a supervisor has no other use for the cluster's modules.
+        from pathways_jupyter.local.directory import named
+
+        return named(self.kubeconfig.parent.name)
+
+    @property
     def pid(self) -> str:
         """Its process."""
         with contextlib.suppress(OSError):
@@ -277,13 +286,13 @@ async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIte
         if embedded is None or isinstance(error, ApiError):
             raise
         if await embedded.is_ending():
-            raise embedded_ended() from error
+            raise embedded_ended(embedded) from error
         if isinstance(error, Unreachable):
             raise Unreachable(
                 "The embedded cluster of this machine does not answer.",
                 hint="Wait a moment: its API server may be restarting. If its process was stopped, "
-                f"kill -CONT {embedded.pid} continues it. Only pathways-jupyter local down, which ends everything on "
-                "it, and then local up start it anew.",
+                f"kill -CONT {embedded.pid} continues it. Only pathways-jupyter local down{embedded.named}, which ends "
+                f"everything on it, and then local up{embedded.named} start it anew.",
             ) from error
         raise
 
@@ -296,12 +305,34 @@ def require_running(where: ConnectConfig | SessionRecord) -> None:
     """
     # Clients of the bucket would try for half a minute.
     if (embedded := Embedded.of(where)) is not None and embedded.has_ended():
-        raise embedded_ended()
+        raise embedded_ended(embedded)
 
 
-def embedded_ended() -> LocalClusterError:
-    """Return the error for the embedded cluster that has ended."""
-    return LocalClusterError(
-        "The embedded cluster of this machine has ended.",
-        hint=advice("Start it again: {connect:--local}, or pathways-jupyter local up."),
-    )
+def embedded_ended(embedded: Embedded | None = None) -> LocalClusterError:
+    """Return the error for an embedded cluster that has ended; without one it is that of the default name."""
+    ended, named = "The embedded cluster of this machine has ended.", "" if embedded is None else embedded.named
+    up = f"pathways-jupyter local up{named}"
+    mine = _own_session(embedded) if embedded is not None else None
+    # A notebook that has a session cannot connect.
+    suspended = mine is not None and mine.state is SessionState.SUSPENDED
+    back = advice("{resume}") if suspended else advice("{reconnect}")
+    if mine is None and not named:
+        hint = advice("Start it again: {connect:--local}, or pathways-jupyter local up.")
+    elif mine is None or _config(mine).job:
+        # A job has ended with its cluster: no session attaches to it again.
+        hint = advice("Start it again: {up}.", up=up)
+    elif _config(mine).local:
+        hint = advice("{back} starts it again, and connects to it.", back=back)
+    else:
+        hint = advice("Start it again: {up}; then {back} connects to it.", up=up, back=back)
+    return LocalClusterError(ended, hint=hint)
+
+
+def _own_session(embedded: Embedded) -> SessionRecord | None:
+    """Return the session of this process, or of this supervisor, that was connected to an embedded cluster."""
+    for record in registry.sessions():
+        if os.getpid() in {record.pid, record.kernel_pid} and record.is_here and record.connected_since:
+            here = Embedded.of(record)
+            if here is not None and here.kubeconfig == embedded.kubeconfig:
+                return record
+    return None

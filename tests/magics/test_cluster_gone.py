@@ -44,6 +44,8 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_o
         for line in ("slices", "services", "doctor", "logs rm", "elastic heal", "saved"):
             cell = notebook.run(f"%pathways {line}")
             assert "The embedded cluster of this machine has ended." in cell.text + cell.shown, line
+            # It has a session, with which `%pathways connect --local` would be refused.
+            assert "%pathways reconnect starts it again" in cell.text + cell.shown, line
             assert "VPN" not in cell.text + cell.shown
         seen = len(notebook.seen)
         again = notebook.run("%pathways reconnect")
@@ -90,6 +92,28 @@ def test_a_cluster_that_does_not_answer_is_reported_by_reconnect_and_not_waited_
         refused = notebook.run("%pathways reconnect")
         assert "The embedded cluster of this machine has ended." in refused.shown
         assert "pathways-jupyter local up" in refused.shown
+
+
+@pytest.mark.thorough
+def test_the_advice_is_for_the_cluster_that_has_ended_by_its_name(own):
+    up = ("local", "up", "--name", "b", "--tpu", "tpuv6e:2x2=1", "--json")
+    started = json.loads(own.cli(*up).stdout)
+    try:
+        with contextlib.closing(Notebook(own)) as notebook:
+            notebook.connect(f"--kubeconfig {started['kubeconfig']} --tpu tpuv6e:2x2=1")
+            os.kill(started["pid"], signal.SIGKILL)
+            notebook.wait_for("All arrays on TPUs are lost")
+            for line in ("slices", "saved", "doctor", "job list", "reconnect"):
+                cell = notebook.run(f"%pathways {line}")
+                assert "pathways-jupyter local up --name b; then %pathways reconnect" in cell.text + cell.shown, line
+            elsewhere = own.cli("slices", "--kubeconfig", started["kubeconfig"])
+            assert "Start it again: pathways-jupyter local up --name b. " in elsewhere.stderr
+            assert own.cli(*up).returncode == 0
+            again = notebook.run("%pathways reconnect")
+            assert again.status == "ok", again.shown
+            assert "is over" in notebook.run("%pathways disconnect").text
+    finally:
+        assert own.cli("local", "down", "--name", "b", "--yes").returncode == 0
 
 
 @pytest.mark.soak
