@@ -22,6 +22,7 @@ from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.text import absolute_path
 from pathways_jupyter.elastic.batches import Position
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_proxy_gone
+from pathways_jupyter.session.kernel import storage
 
 if TYPE_CHECKING:
     from pathways_jupyter.elastic.goodput import Writer
@@ -45,10 +46,12 @@ class Checkpoints:
     Raises:
       ConfigError: Orbax, or what it needs for a bucket, is not installed.
       ElasticRuntimeError: The bucket cannot be read.
+      SessionError: It is the embedded cluster's, and this process is not connected to that.
     """
 
     def __init__(self, path: str, *, keep: int, by_hosts: bool = True) -> None:
         in_bucket = path.startswith("gs://")
+        storage.require_adopted(path)
         require("elastic", f"Keeping snapshots in {path}", "etils", "orbax.checkpoint")
         # These paths go through TensorFlow where that is installed.
         if in_bucket and importlib.util.find_spec("tensorflow") is None:

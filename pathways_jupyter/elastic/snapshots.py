@@ -67,6 +67,7 @@ class Snapshots:
       ConfigError: An argument cannot be used, or Orbax is not installed, which `path` needs, or gcsfs, which a bucket
         needs.
       ElasticRuntimeError: The bucket cannot be read.
+      SessionError: It is the embedded cluster's, and this process is not connected to that.
     """
 
     def __init__(

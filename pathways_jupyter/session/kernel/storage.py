@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session.clusters import Storage
 from pathways_jupyter.session.kernel import jax_internals
 from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment
@@ -93,6 +95,26 @@ def adopted(storage: Storage | None) -> Iterator[None]:
         yield
     finally:
         inside.restore()
+
+
+def require_adopted(location: str) -> None:
+    """Check that ``gs://`` leads to the bucket of an embedded cluster, if `location` is in that.
+
+    Its name counts, also where no such cluster runs any more: it is not one to find at Google.
+
+    Raises:
+      SessionError: It does not. Clients would ask Google, for most of a minute.
+    """
+    if not location.startswith(_SCHEME) or STORAGE_HOST in os.environ:
+        return
+    # It imports all that runs a bucket.
+    from pathways_jupyter.local.bucket import NAME
+
+    if f"{location}/".startswith(f"{_SCHEME}{NAME}/"):
+        raise SessionError(
+            f"{_SCHEME}{NAME} is the embedded cluster's bucket, and this process is not connected to that cluster.",
+            hint=advice("{connect:--local} connects to it. Otherwise name a bucket of your own."),
+        )
 
 
 def _forget_clients() -> None:

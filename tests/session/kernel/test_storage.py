@@ -9,6 +9,7 @@ import types
 import pytest
 import scripts
 
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import storage
 from pathways_jupyter.session.variables import STORAGE_HOST
@@ -73,3 +74,32 @@ def test_a_session_ends_while_another_thread_imports_the_clients(monkeypatch):
     with storage.adopted(clusters.Storage("gs://bucket", {STORAGE_HOST: "http://127.0.0.1:9"})):
         assert os.environ[STORAGE_HOST] == "http://127.0.0.1:9"
     assert STORAGE_HOST not in os.environ
+
+
+SNAPSHOTS = """
+import socket
+from pathways_jupyter import elastic
+
+def refuse(*address):
+    raise AssertionError("the network is used")
+
+socket.getaddrinfo = refuse
+elastic.Snapshots(path="gs://pathways-local/run")
+"""
+
+
+def test_the_embedded_bucket_is_not_looked_for_at_google(cluster):
+    for environ in ({}, {"JUPYTER_RUNTIME_DIR": "/nonexistent"}):
+        ran = scripts.run(SNAPSHOTS, **environ)
+        assert "SessionError: gs://pathways-local is the embedded cluster's bucket" in ran.stderr
+        assert "pathways_jupyter.connect(local=True)" in ran.stderr
+
+
+def test_only_the_embedded_bucket_needs_its_cluster(monkeypatch):
+    monkeypatch.delenv(STORAGE_HOST, raising=False)
+    for other in ("gs://pathways-local-2/run", "gs://mine", "/tmp/pathways-local", "s3://pathways-local"):
+        storage.require_adopted(other)
+    with pytest.raises(SessionError):
+        storage.require_adopted("gs://pathways-local")
+    monkeypatch.setenv(STORAGE_HOST, "http://127.0.0.1:9")
+    storage.require_adopted("gs://pathways-local")
