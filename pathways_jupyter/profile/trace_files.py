@@ -74,7 +74,9 @@ def summarize(location: str, progress: Callable[[str], None]) -> summary.Summary
         ) from error
     if not files:
         raise PathwaysError(
-            f"No host has written a trace to {location}.", hint="The proxy's account needs to write to the bucket."
+            f"No host has written a trace to {location}.",
+            hint="Where its proxy ended before the trace was stopped, take it again. Otherwise the proxy's account "
+            "needs to write to the bucket.",
         )
     limit = f"Only {LIMIT_BYTES >> 20} MB of a trace are read here; {count(len(left_out), 'host')} left out: "
     return summary.summarize(hosts, location, f"{limit}{', '.join(left_out)}." if left_out else "")

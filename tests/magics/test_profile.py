@@ -139,8 +139,10 @@ def test_two_traces_of_one_second_are_two(connected):
         ("%%pathways profile --device fast\n1", "no device level fast"),
         ("%%pathways profile --host 9\n1", "no host level 9"),
         ("%%pathways profile --to gs://missing-bucket\n1", "did not start a trace"),
+        ("%%pathways profile --to gs://missing-bucket\n1", "Check the bucket's name"),
         ("%%pathways status\n1", "Only profile takes a cell"),
         ("%pathways profile show gs://pathways-local/nothing", "No host has written a trace"),
+        ("%pathways profile show gs://pathways-local/nothing", "Where its proxy ended before the trace was stopped"),
     ],
 )
 def test_what_cannot_be_traced_says_why_and_runs_nothing(connected, line, message):
@@ -224,6 +226,7 @@ def test_a_trace_ends_with_its_proxy_and_stays_readable(connected):
     for command in ("reconnect --yes", "suspend --yes", "disconnect"):
         again = connected.run("%pathways profile start")
         assert again.status == "ok", again.shown
+        connected.run("import pathways_jupyter; taken = pathways_jupyter.current_session().trace")
         connected.run("import jax.numpy as jnp; jnp.ones(8).sum().block_until_ready()")
         ended = connected.run(f"%pathways {command}")
         assert ended.status == "ok", ended.shown
@@ -233,6 +236,8 @@ def test_a_trace_ends_with_its_proxy_and_stays_readable(connected):
             assert connected.run("%pathways resume --yes").status == "ok"
         assert "Profile of" in shown(connected.run(f"%pathways profile show {location}"))[0]
     assert "not connected" in connected.run("%pathways profile start").shown
+    # Python reads it without the session too, from where the command does.
+    assert "Module(name=" in (last := connected.run("print(taken.summary())")).text, last.shown
     assert connected.run(CONNECT).status == "ok"
     assert connected.run(STEP).status == "ok"
 

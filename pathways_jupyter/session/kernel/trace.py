@@ -21,6 +21,8 @@ from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.profile import trace_files
 from pathways_jupyter.profile.summary import Summary
+from pathways_jupyter.session import clusters
+from pathways_jupyter.session.kernel.storage import adopted
 
 DEVICE_LEVELS: Mapping[str, str] = {
     "off": "TRACE_ONLY_HOST",
@@ -167,7 +169,9 @@ class Trace:
         Raises:
           PathwaysError: Its files cannot be read.
         """
-        return trace_files.summarize(self.location, progress)
+        # Also after the session, as the command reads it.
+        with adopted(clusters.storage_of(self.location)):
+            return trace_files.summarize(self.location, progress)
 
 
 def _request(options: Options, name: str) -> dict[str, Any]:
@@ -206,6 +210,8 @@ def _wait(work: Callable[[], object], what: str, seconds: float) -> None:
             raise SessionError(f"The proxy did not {what}: it has ended, or cannot be reached.", hint=hint) from error
         if "already" in str(error):
             hint = advice("End the other one where it was begun, or wait for its end.")
+        if "NOT_FOUND" in str(error) or "PERMISSION_DENIED" in str(error):
+            hint = advice("Check the bucket's name, and that the proxy's account may write to it.")
         if "UNIMPLEMENTED" in str(error):
             hint = advice("The image of this proxy takes no traces.")
         raise SessionError(f"The proxy did not {what}: {error}", hint=hint) from error
