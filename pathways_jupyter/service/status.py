@@ -21,6 +21,7 @@ from pathways_jupyter.service import discovery, leases, names, proxy_job
 from pathways_jupyter.service.derivation import derive
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import of_image
+from pathways_jupyter.service.jobs import find as find_job
 from pathways_jupyter.service.model import Holder, Service
 from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.placement import MOST_LOGS, Placement
@@ -212,6 +213,9 @@ async def fetch_job(client: Client, namespace: str, name: str) -> Service:
     jobset = reading.result()
     info = discovery.describe(jobset, own=True) if jobset is not None else None
     if info is None:
+        # A queued one has no JobSet yet. Who may not read jobs learns that it has no slices, and no more.
+        with contextlib.suppress(ApiError):
+            await find_job(client, name, namespace=namespace)
         raise ServiceError(f"Job {name} has no slices now.", hint=advice("{job_show:{name}} says why.", name=name))
     model = derive(info, pods=PodIndex(pods.result().items), jobs=())
     instances_held = {info.instance_type: info.slices}

@@ -8,13 +8,15 @@ import pytest
 from pathways_jobs import headless
 
 from benchmarks.link import Link
+from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import EVENTS, JOBSETS
-from pathways_jupyter.service import jobs
-from pathways_jupyter.service.pathwaysjob import conditions, expansion
+from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, Resource
+from pathways_jupyter.service import jobs, status
+from pathways_jupyter.service.pathwaysjob import conditions, definition, expansion
 
 DEADLINE = 60.0
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 
 
 async def test_a_job_is_followed_through_an_outage_and_shown_as_outdated_meanwhile(bench):
@@ -50,6 +52,17 @@ async def test_a_job_is_followed_through_an_outage_and_shown_as_outdated_meanwhi
         while found.job.state != conditions.RUNNING:
             found = await anext(changes)
         assert not found.outdated
+
+
+async def test_slices_of_no_job_are_not_those_of_a_job_without_any(bench):
+    client = bench.client()
+    with pytest.raises(ServiceError, match="There is no job lab in namespace default"):
+        await status.fetch_job(client, "default", "lab")
+    await objects.create(client, CRDS, definition.definition())
+    await objects.create(client, PATHWAYS_JOBS, headless("lab"))
+    with pytest.raises(ServiceError, match="Job lab has no slices now") as queued:
+        await status.fetch_job(client, "default", "lab")
+    assert "job show lab says why" in queued.value.hint
 
 
 @pytest.mark.thorough
