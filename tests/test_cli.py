@@ -42,6 +42,22 @@ def test_an_error_of_a_log_for_programs_is_its_last_line(machine, at):
     assert (failed.returncode, error["message"] in failed.stderr) == (1, True)
 
 
+def test_the_embedded_bucket_is_not_looked_for_at_google_where_no_such_cluster_runs(machine):
+    with machine.another() as made:
+        # What one that was killed has left.
+        left = made.runtime / "pathways" / "local" / "local"
+        left.mkdir(parents=True)
+        variables = {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"}
+        (left / "storage.json").write_text(json.dumps({"bucket": "gs://pathways-local", "variables": variables}))
+        for line in (
+            ("profile", "show", "gs://pathways-local/traces/plugins/profile/1"),
+            ("saved", "--gcs-bucket", "gs://pathways-local"),
+        ):
+            failed = made.cli(*line)
+            assert failed.returncode == 1
+            assert "gs://pathways-local is the embedded cluster's bucket" in failed.stderr, line
+
+
 def test_a_line_that_cannot_be_read_exits_with_2(machine):
     assert machine.cli("sessions", "--colour").returncode == 2
     assert machine.cli("nonsense").returncode == 2

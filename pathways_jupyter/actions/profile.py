@@ -16,7 +16,7 @@ from pathways_jupyter.render import profile as render
 from pathways_jupyter.render.view import said
 from pathways_jupyter.session import client, clusters
 from pathways_jupyter.session.kernel import trace as traces
-from pathways_jupyter.session.kernel.storage import adopted
+from pathways_jupyter.session.kernel.storage import adopted, require_adopted
 from pathways_jupyter.session.variables import ChildEnvironment
 from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
@@ -89,6 +89,7 @@ def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | 
         if before is not None:
             before()
         with adopted(clusters.storage_of(location)):
+            require_adopted(location)
             summary = tasks.abandonable(lambda: trace_files.summarize(location, progress), name="pathways-trace")
         live.finish(render.view(summary))
 

@@ -16,7 +16,7 @@ from pathways_jupyter.saved.saves import Save, Saves, latest
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.kernel import process
-from pathways_jupyter.session.kernel.storage import adopted
+from pathways_jupyter.session.kernel.storage import adopted, require_adopted
 
 
 def listing(shell: Shell, values: Values) -> View:
@@ -78,6 +78,7 @@ def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
     Raises:
       ConfigError: There is none, its address is invalid, or a package is missing.
       LocalClusterError: It was that of an embedded cluster that has ended.
+      SessionError: It is that of one to which nothing leads from here.
     """
     named = SETTINGS["gcs_bucket"].check(values.get("gcs_bucket", ""), "gcs_bucket")
     # A session's own record, as in a pod of the embedded cluster its config with a context is not that of the pod.
@@ -96,6 +97,7 @@ def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
         clusters.require_running(where)
     storage = clusters.Storage.of(where) if is_its_own else clusters.storage_of(bucket)
     with adopted(storage):
+        require_adopted(bucket)
         yield Saves(bucket, current_user())
 
 

@@ -258,11 +258,12 @@ def storage_of_machine() -> Storage | None:
 
 
 def storage_of(location: str) -> Storage | None:
-    """Return the embedded cluster's bucket, of those on this machine, that `location` is in; None for any other."""
+    """Return the embedded cluster's bucket, of those that run on this machine, that `location` is in; else None."""
     paths = sorted(runtime_files.embedded_clusters().glob(f"*/{runtime_files.STORAGE}"), key=os.path.getmtime)
     # They all have the same name; one that began later is more likely to be meant.
     for path in reversed(paths):
-        storage = Storage.read(path)
+        # One that was killed has left its address.
+        storage = Storage.read(path) if runtime_files.is_held(path.with_name(runtime_files.ALIVE)) else None
         if storage is not None and f"{location}/".startswith(f"{storage.bucket}/"):
             return storage
     return None

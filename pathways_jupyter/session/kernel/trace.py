@@ -22,7 +22,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.profile import trace_files
 from pathways_jupyter.profile.summary import Summary
 from pathways_jupyter.session import clusters
-from pathways_jupyter.session.kernel.storage import adopted
+from pathways_jupyter.session.kernel.storage import adopted, require_adopted
 
 DEVICE_LEVELS: Mapping[str, str] = {
     "off": "TRACE_ONLY_HOST",
@@ -171,6 +171,7 @@ class Trace:
         """
         # Also after the session, as the command reads it.
         with adopted(clusters.storage_of(self.location)):
+            require_adopted(self.location)
             return trace_files.summarize(self.location, progress)
 
 
