@@ -30,6 +30,8 @@ KUBECONFIG = "kubeconfig"
 """The file beside it with the cluster's address and its administrator's token."""
 DEFAULT_CLUSTER = "local"
 """Name of the embedded cluster where none is given."""
+LOCAL_BUCKET = "pathways-local"
+"""Name of the bucket of every embedded cluster."""
 
 _PATH_BYTES = 103 if sys.platform == "darwin" else 107
 """The longest path that fits ``sun_path``, without its final NUL."""

@@ -29,7 +29,7 @@ from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.zygote import SpawnRequest, function_name
 from pathways_jupyter.local.settings import FAST_RESTARTS, Failures
 
-NAME = "pathways-local"
+NAME = runtime_files.LOCAL_BUCKET
 
 _log = logging.getLogger(__name__)
 

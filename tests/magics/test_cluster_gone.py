@@ -73,8 +73,9 @@ def test_a_cluster_that_does_not_answer_is_reported_by_reconnect_and_not_waited_
             # JAX's errors come with advice, whether the supervisor knows already or not.
             failed = notebook.run("import jax; jax.numpy.ones(3)")
             assert failed.status == "error"
-            assert re.search("%pathways reconnect (connects again|gets a new proxy)", failed.text), failed.shown
-            assert "%pathways reconnect connects" in notebook.run("%%pathways profile\njax.numpy.ones(3)").shown
+            leads_back = "%pathways reconnect (connects again|gets a new proxy)"
+            assert re.search(leads_back, failed.text), failed.shown
+            assert re.search(leads_back, notebook.run("%%pathways profile\njax.numpy.ones(3)").shown)
             # As its supervisor finds it at first, and with the session lost as that of a cluster that may have ended.
             for _ in range(2):
                 refused = notebook.run("%pathways reconnect --yes")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.runtime_files import LOCAL_BUCKET
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session.clusters import Storage
 from pathways_jupyter.session.kernel import jax_internals
@@ -107,12 +108,10 @@ def require_adopted(location: str) -> None:
     """
     if not location.startswith(_SCHEME) or STORAGE_HOST in os.environ:
         return
-    # It imports all that runs a bucket.
-    from pathways_jupyter.local.bucket import NAME
-
-    if f"{location}/".startswith(f"{_SCHEME}{NAME}/"):
+    bucket = f"{_SCHEME}{LOCAL_BUCKET}"
+    if f"{location}/".startswith(f"{bucket}/"):
         raise SessionError(
-            f"{_SCHEME}{NAME} is the embedded cluster's bucket, and this process is not connected to that cluster.",
+            f"{bucket} is the embedded cluster's bucket, and this process is not connected to that cluster.",
             hint=advice("{connect:--local} connects to it. Otherwise name a bucket of your own."),
         )
 
