@@ -83,7 +83,7 @@ def test_the_number_of_arrays_is_said_where_it_is_known(in_row):
     assert "costs its 3 arrays (1.2 GB) on TPUs" in known
     suspended = verdict(in_row(SessionState.SUSPENDED), SessionCommand.DISCONNECT)
     assert "with 4 arrays (1.2 GB) saved" in suspended.sentence
-    assert "the save suspended-ab" in suspended.hint
+    assert "The save suspended-ab" in suspended.hint
 
 
 def test_a_faulty_supervisor_comes_before_the_state_that_was_known_last(in_row):
