@@ -10,6 +10,7 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.profile import trace_files
 from pathways_jupyter.render import profile as render
@@ -101,7 +102,7 @@ def of_session(session: Session, values: Values) -> Trace:
       SessionError: One is being taken already.
     """
     if session.trace is not None:
-        raise SessionError("A trace is being taken already.", hint="%pathways profile stop ends it and shows it.")
+        raise SessionError("A trace is being taken already.", hint=advice("{profile_stop} ends it and shows it."))
     options = _options(values, session.bucket)
     return session.profile(options.to, device=options.device, host=options.host)
 
