@@ -37,9 +37,8 @@ def take(shell: Shell, values: Values) -> None:
     Raises:
       SessionError: There is no such session, its supervisor does not answer, or its proxy takes no trace.
     """
-    record = cluster.find_session(values.get("session") or "")
     # Its file says nothing of a supervisor that was stopped: JAX would wait for the tunnel without a word.
-    (record, *_) = [*tasks.run(client.present([record])), record]
+    record = client.now(cluster.find_session(values.get("session") or ""))
     verdict(record, SessionCommand.RUN).require()
     if record.place:
         raise SessionError(

@@ -67,19 +67,14 @@ def _until_it_answers(shell: Shell, record: SessionRecord) -> SessionRecord:
     Raises:
       SessionError: The supervisor does not answer.
     """
-    now = _as_it_is(record, client.ANSWER_SECONDS if record.place else _NOTICE_SECONDS)
+    now = client.now(record, patience=client.ANSWER_SECONDS if record.place else _NOTICE_SECONDS)
     if now.supervisor != registry.SILENT:
         return now
     shell.say(f"{verdict(now, SessionCommand.USE).sentence} Waiting for it, {_SILENT_SECONDS:.0f} s more at most.")
-    now = _as_it_is(record, _SILENT_SECONDS)
+    now = client.now(record, patience=_SILENT_SECONDS)
     if now.supervisor == registry.SILENT:
         # In the words of the row; that it can be disconnected is so for its own kernel, which closes its end.
         raise verdict(now, SessionCommand.USE).error()
-    return now
-
-
-def _as_it_is(record: SessionRecord, patience: float) -> SessionRecord:
-    (now, *_) = [*tasks.run(client.present([record], patience=patience)), record]
     return now
 
 

@@ -45,6 +45,11 @@ def some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
+def each_of(names: Sequence[str], what: str) -> str:
+    """Return that `what`, the end of a sentence, is so of each: ``a is lost``, or ``a, b: each is lost``."""
+    return f"{names[0]} {what}" if len(names) == 1 else f"{some(names)}: each {what}"
+
+
 def size(number: float) -> str:
     """Return `number` of bytes in the unit that suits it: ``1 byte``, ``812 bytes``, ``3.1 kB``, ``47.7 MB``."""
     if number < 1000:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import shardings
-from pathways_jupyter.base.text import some
+from pathways_jupyter.base.text import each_of
 from pathways_jupyter.colocated.channel import Channel, channel, explain
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError, LostError, name_hosts
 from pathways_jupyter.colocated.host import Host
@@ -81,8 +81,7 @@ def require_values(arrays: Mapping[str, jax.Array], error: Exception) -> None:
     lost = stored.lost(list(arrays.values()))
     for reason in sorted(set(lost.values())):
         names = [name for name, array in arrays.items() if lost.get(id(array)) == reason]
-        each = "" if len(names) == 1 else ": each"
-        raise LostError(f"{some(names)}{each} {reason}.", hint="Run the cells that make it again.") from error
+        raise LostError(f"{each_of(names, reason)}.", hint="Run the cells that make it again.") from error
 
 
 def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared:

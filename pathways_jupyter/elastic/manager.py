@@ -16,11 +16,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic.errors import (
     ArgumentError,
@@ -39,7 +37,7 @@ from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
 from pathways_jupyter.elastic.record import Kind, Record, listed, lost_words, paused_words
 from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session.kernel import process
-from pathways_jupyter.session.verdicts import SessionCommand, SessionVerdict, verdict
+from pathways_jupyter.session.verdicts import ended
 
 if TYPE_CHECKING:
     import jax
@@ -95,12 +93,13 @@ class Manager:
         self, devices: Sequence[jax.Device], listeners: Sequence[Callable[[int, bool, str], None]] = ()
     ) -> None:
         """Make `devices` the ones that are managed; `listeners` are those of their health."""
+        self._managed = frozenset(devices)
         self.slice_to_devices: Mapping[int, Sequence[jax.Device]] = by_slice(devices)
         self.all_slice_indices = frozenset(self.slice_to_devices)
         session = self.session
         # Devices of another platform, or of a proxy that JAX does not use yet, say nothing of the session's end.
         is_of_session = session is not None and session.has_devices and not set(devices) - set(session.devices())
-        self._proxy = _proxy_of(session) if session is not None and is_of_session else None
+        self._proxy = session.record.proxy if session is not None and is_of_session else None
         self.health = Health(self.slice_to_devices, self.session, settle_seconds=self._settle_seconds)
         self.health.listeners.extend(listeners)
         self._active: frozenset[int] = frozenset()
@@ -136,11 +135,7 @@ class Manager:
             return session is not None
         # JAX gives the devices back first; only then is the supervisor asked to end, which then reports it. After a
         # switch to a new proxy that was interrupted there are none either, but that proxy is another one.
-        return self._proxy == _proxy_of(session) and not session.devices()
-
-    @property
-    def _managed(self) -> set[jax.Device]:
-        return {device for devices in self.slice_to_devices.values() for device in devices}
+        return self._proxy == session.record.proxy and not session.devices()
 
     def reconnect(self) -> tuple[str, ...]:
         """Get a new proxy for the session, and manage the same devices of it; all arrays are lost.
@@ -161,7 +156,7 @@ class Manager:
             )
         if self.has_ended:
             # Not asked for a new proxy, which it might get a moment before its end.
-            raise ended(session).error()
+            raise ended(session.record).error()
         managed, listeners = self._managed, self.health.listeners
         # What the old devices do is no news from here on.
         self.health.close()
@@ -171,7 +166,7 @@ class Manager:
         # Not those of JAX: once the session is disconnected by another thread, these are this machine's.
         devices = [device for device in session.devices() if device.id in ids]
         if not devices:
-            raise ended(session).error()
+            raise ended(session.record).error()
         self._manage(devices, listeners)
         self.health.start()
         return tuple(each.name for each in unusable if each.name)
@@ -404,13 +399,3 @@ class Manager:
     def replica_resize(self, max_resizes: int, **more: Any) -> Callable[[Function], Function]:
         """Return :meth:`elastic_retry` for at least one slice."""
         return self.elastic_retry(max_resizes, 1, **more)
-
-
-def _proxy_of(session: Session) -> tuple[str, int]:
-    """Return the identity of the proxy of `session`, which those before it and after it do not have."""
-    return session.record.id, session.record.generation
-
-
-def ended(session: Session) -> SessionVerdict:
-    """Return what there is to say of `session` when it has ended, also where its state does not say so yet."""
-    return verdict(replace(session.record, state=SessionState.CLOSED), SessionCommand.RUN)

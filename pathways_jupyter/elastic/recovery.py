@@ -23,11 +23,11 @@ from pathways_jupyter.elastic.errors import (
     is_slice_down,
 )
 from pathways_jupyter.elastic.goodput import Spent
-from pathways_jupyter.elastic.manager import Manager, ended
+from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record, listed, lost_words, paused_words
 from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
-from pathways_jupyter.session.verdicts import SessionCommand
+from pathways_jupyter.session.verdicts import SessionCommand, ended
 
 if TYPE_CHECKING:
     import jax
@@ -126,7 +126,7 @@ class Recovery:
             raise error
         session = self.manager.session
         if session is not None and (session.is_suspended or self.manager.has_ended):
-            answer = ended(session) if self.manager.has_ended else session.verdict(SessionCommand.RUN)
+            answer = ended(session.record) if self.manager.has_ended else session.verdict(SessionCommand.RUN)
             raise ElasticRuntimeError(answer.sentence, hint=self._again()) from error
         # There was progress, so that the failures before it do not count as a row.
         if done > self._furthest:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pathways_jupyter.base.shardings import is_weak, typed
-from pathways_jupyter.base.text import array_type
-from pathways_jupyter.elastic.errors import ElasticRuntimeError
+from pathways_jupyter.base.text import array_type, each_of
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, slices_named
+from pathways_jupyter.elastic.record import listed
+from pathways_jupyter.saved import arrays as stored
 
 if TYPE_CHECKING:
     import jax
@@ -235,3 +237,32 @@ class Form:
             return typed(array, weak_type=shape.weak_type, committed=True) if isinstance(array, jax.Array) else array
 
         return self.structure.unflatten(map(leaf, arrays, self.shapes, self.impls))
+
+
+def require_values(state: Any, error: Exception) -> None:
+    """After `error`, fail with the names of the arrays of a given `state` that have no values, if any are.
+
+    No other try would bring them back.
+
+    Raises:
+      ElasticRuntimeError: Some have none; `error` is its cause.
+    """
+    import jax
+
+    arrays = {
+        f"state{jax.tree_util.keystr(path)}": leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+        if isinstance(leaf, jax.Array)
+    }
+    named = slices_named(error)
+    on = {"on": f"{listed(named)}, which went down"} if named else {}
+    reasons = stored.lost(list(arrays.values()), **on)
+    reasons |= {
+        id(each): "was deleted, donated, or lost with a connection" for each in arrays.values() if each.is_deleted()
+    }
+    for reason in sorted(set(reasons.values())):
+        names = [name for name, array in arrays.items() if reasons.get(id(array)) == reason]
+        raise ElasticRuntimeError(
+            f"The state that train_loop was given has no values: {each_of(names, reason)}.",
+            hint="Make the state again, then call train_loop again.",
+        ) from error

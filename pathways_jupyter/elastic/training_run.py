@@ -13,18 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pathways_jupyter.base.text import count, some
+from pathways_jupyter.base.text import count
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps
-from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError, slices_named
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
 from pathways_jupyter.elastic.goodput import Goodput, Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record, listed
 from pathways_jupyter.elastic.recovery import Recovery, Restored
 from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
-from pathways_jupyter.saved import arrays as stored
 
 if TYPE_CHECKING:
     import jax
@@ -176,7 +175,7 @@ class TrainingRun:
                 return
             except RuntimeError as error:
                 if not self.recovery.proxy_is_gone(error):
-                    require_given(state, error)
+                    reshard.require_values(state, error)
                 if not self.recovery.handles(error):
                     raise
                 self.recovery.regain(error, done=0)
@@ -370,36 +369,3 @@ class TrainingRun:
 
     def _mesh(self, slices: frozenset[int]) -> jax.sharding.Mesh:
         return self.mesh_for([self.manager.slice_to_devices[index] for index in sorted(slices)])
-
-
-def require_given(state: Any, error: Exception) -> None:
-    """After `error`, fail with the names of the arrays of a given `state` that have no values, if any are.
-
-    No other try would bring them back.
-
-    Raises:
-      ElasticRuntimeError: Some have none; `error` is its cause.
-    """
-    import jax
-
-    arrays = {
-        f"state{jax.tree_util.keystr(path)}": leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
-        if isinstance(leaf, jax.Array)
-    }
-    lost = stored.lost(list(arrays.values()))
-    if named := slices_named(error):
-        down = f"on {listed(named)}, which went down, and"
-        reasons = {number: reason.replace("on a slice that went down, and", down) for number, reason in lost.items()}
-    else:
-        reasons = lost
-    for array in arrays.values():
-        if array.is_deleted():
-            reasons[id(array)] = "was deleted, donated, or lost with a connection"
-    for reason in sorted(set(reasons.values())):
-        names = [name for name, array in arrays.items() if reasons.get(id(array)) == reason]
-        each = "" if len(names) == 1 else ": each"
-        raise ElasticRuntimeError(
-            f"The state that train_loop was given has no values: {some(names)}{each} {reason}.",
-            hint="Make the state again, then call train_loop again.",
-        ) from error

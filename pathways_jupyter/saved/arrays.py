@@ -95,23 +95,26 @@ def describe(array: Any, devices: Sequence[Any], lost: Mapping[int, str]) -> dic
     }
 
 
-def lost(arrays: Sequence[Any]) -> dict[int, str]:
+def lost(arrays: Sequence[Any], *, on: str = "a slice that went down") -> dict[int, str]:
     """Return by their ids which arrays will never have values, and why, as the end of a sentence; waits for the others.
 
     None is named where the proxy does not answer: what is done next says so. An Interrupt ends the wait.
+
+    Args:
+      on: Where those were that are lost with a slice.
     """
     present = [each for each in arrays if not each.is_deleted()]
     # A key answers by itself, as a single array does.
     values = [getattr(each, "_base_array", each) for each in present]
 
     def ask() -> list[str]:
-        return _at_once(lambda each: _reason([each]), values) if values and _reason(values) else []
+        return _at_once(lambda each: _reason([each], on), values) if values and _reason(values, on) else []
 
     reasons = zip(present, tasks.abandonable(ask, name="pathways-values"), strict=False)
     return {id(each): reason for each, reason in reasons if reason}
 
 
-def _reason(arrays: Sequence[Any]) -> str:
+def _reason(arrays: Sequence[Any], on: str) -> str:
     """Return why one of these arrays has no value; empty if all have, or nothing is known."""
     import jax
 
@@ -121,7 +124,7 @@ def _reason(arrays: Sequence[Any]) -> str:
     except RuntimeError as error:
         said = str(error).partition("\n")[0]
         if "DATA_LOSS" in said:
-            return "was on a slice that went down, and is lost"
+            return f"was on {on}, and is lost"
         return "" if "UNAVAILABLE" in said else f"was not computed: {said}"
     return ""
 

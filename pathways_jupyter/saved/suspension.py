@@ -10,7 +10,7 @@ from typing import Any
 
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import array_type, count, size, some
+from pathways_jupyter.base.text import array_type, count, each_of, size, some
 from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved import on_devices
 from pathways_jupyter.saved.arrays import Report
@@ -100,8 +100,7 @@ class Suspension:
                     unsavable.setdefault(str(error), []).append(path or array_type(each))
             for holder in fixed:
                 blockers.setdefault(described(holder, holders.names.get(id(holder), "")), []).append(label)
-        for why, those in unsavable.items():
-            self.unkept.append(f"{those[0]} {why}" if len(those) == 1 else f"{some(those)}: each {why}")
+        self.unkept += [each_of(those, why) for why, those in unsavable.items()]
         self.unkept += [f"{some(those)}, held by {holder}" for holder, those in blockers.items()]
         self.unkept += on_devices.stuck(parts, holders)
         names = [holders.names.get(id(each), "a value without a name") for each in ending]

@@ -61,21 +61,26 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
 
 
 async def _require_answer(record: SessionRecord) -> None:
-    if (now := await _present(record, ANSWER_SECONDS)) is not None and now.supervisor == record.silence:
-        raise verdict(now, SessionCommand.USE).error()
+    if (known := await _present(record)) is not None and known.supervisor == record.silence:
+        raise verdict(known, SessionCommand.USE).error()
 
 
-async def present(records: Sequence[SessionRecord], *, patience: float = ANSWER_SECONDS) -> list[SessionRecord]:
+async def present(records: Sequence[SessionRecord]) -> list[SessionRecord]:
     """Return sessions as their supervisors know them now; those that have ended in the meantime are left out.
 
     A record whose supervisor has ended, or does not answer in time, says so. Sessions of other machines are as they
     were recorded.
     """
-    answers = await asyncio.gather(*(_present(record, patience) for record in records))
+    answers = await asyncio.gather(*(_present(record) for record in records))
     return [record for record in answers if record is not None]
 
 
-async def _present(record: SessionRecord, patience: float) -> SessionRecord | None:
+def now(record: SessionRecord, *, patience: float = ANSWER_SECONDS) -> SessionRecord:
+    """Return a session as :func:`present` does, and one that has ended in the meantime as it was recorded."""
+    return tasks.run(_present(record, patience)) or record
+
+
+async def _present(record: SessionRecord, patience: float = ANSWER_SECONDS) -> SessionRecord | None:
     if not record.is_here:
         return record
     try:

@@ -167,6 +167,11 @@ class SessionRecord:
         return self.connected_since if is_connected and self.connected_since else self.state_since
 
     @property
+    def proxy(self) -> tuple[str, int]:
+        """The identity of its proxy: no other one has it, of this session or another."""
+        return self.id, self.generation
+
+    @property
     def silence(self) -> str:
         """The fault of its supervisor if that does not answer."""
         return CUT_OFF if self.place else SILENT

@@ -306,6 +306,11 @@ def verdict(record: SessionRecord | None, command: SessionCommand, *, arrays: st
     return replace(answer, sentence=answer.sentence.format_map(words), hint=filled(answer.hint, words))
 
 
+def ended(record: SessionRecord) -> SessionVerdict:
+    """Return what there is to say of a session that has ended, though its record does not say so yet."""
+    return verdict(replace(record, state=SessionState.CLOSED), SessionCommand.RUN)
+
+
 def verdicts(record: SessionRecord) -> Iterator[tuple[SessionCommand, SessionVerdict]]:
     """Yield each command with its verdict on a session."""
     for command in SessionCommand:

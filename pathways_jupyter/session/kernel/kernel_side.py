@@ -149,7 +149,7 @@ class KernelSide:
         self._storage.adopt(clusters.Storage.of(record))
         self.children.follow(record)
         # Last, so that after an interrupt anywhere above, the same proxy can be adopted once more.
-        self._adopted = (record.id, record.generation)
+        self._adopted = record.proxy
         return switched
 
     def remember(self, answer: Mapping[str, Any]) -> None:
