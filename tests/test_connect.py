@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from waits import wait_until
 
 import pathways_jupyter
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import size
 from tests.conftest import Notebook
 
 pytestmark = pytest.mark.timeout(240)
@@ -94,7 +94,9 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
         wait_until(lambda: "PathwaysJob night" in own.cli("local", "down").stderr)
         refused = own.cli("local", "down")
         assert refused.returncode == 1
-        assert "This ends JobSet other; PathwaysJob night, and deletes 1 save (" in refused.stderr
+        (saved,) = json.loads(own.cli("saved", "--local", "--json").stdout)
+        deleted = f"deletes 1 save ({size(saved['nbytes'])}): friday. Stop the embedded cluster?"
+        assert f"This ends JobSet other; PathwaysJob night, and {deleted}" in refused.stderr
         assert own.cli("local", "status").returncode == 0
         assert own.cli("job", "delete", "night", "--local", "--yes").returncode == 0
         assert own.cli("service", "delete", "other", "--local", "--yes").returncode == 0
@@ -102,7 +104,7 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
         os.kill(json.loads(own.cli("local", "status", "--json").stdout)["pid"], signal.SIGKILL)
         wait_until(lambda: own.cli("local", "status").returncode != 0)
         refused = own.cli("local", "down")
-        assert re.search(r"This deletes 1 save \([^)]*\): friday\. Stop the embedded cluster\?", refused.stderr)
+        assert f"This {deleted}" in refused.stderr
         assert own.cli("local", "down", "--yes").stdout == "It was not running; its files are removed.\n"
 
 

@@ -10,7 +10,6 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.profile import trace_files
 from pathways_jupyter.render import profile as render
@@ -95,13 +94,7 @@ def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | 
 
 
 def of_session(session: Session, values: Values) -> Trace:
-    """Return the trace of this process's session that a command's options ask for; it is not started.
-
-    Raises:
-      SessionError: One is being taken already.
-    """
-    if session.trace is not None:
-        raise SessionError("A trace is being taken already.", hint=advice("{profile_stop} ends it and shows it."))
+    """Return the trace of this process's session that a command's options ask for; it is not started."""
     options = _options(values, session.bucket)
     return session.profile(options.to, device=options.device, host=options.host)
 

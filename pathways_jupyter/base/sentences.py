@@ -61,6 +61,7 @@ _IN_SCRIPT: Mapping[str, str] = {
     "status": "session.status()",
     "events": "session.events()",
     "env": "session.environment()",
+    "profile stop": "session.trace.stop()",
     "colocated hosts": "colocated.hosts()",
     "colocated reset": "colocated.reset()",
     "colocated restart": "colocated.restart()",

@@ -193,6 +193,9 @@ def disconnect(notebook: NotebookSession, values: Values) -> View:
             current.saves.require(saved_as)
         except PathwaysError as error:
             unsaved = str(error)
+            if isinstance(error.__context__, FileNotFoundError):
+                # It was deleted, and leads nowhere.
+                current.suspender.present = None
     if (watched := sys.modules.get("pathways_jupyter.widgets.live_views")) is not None:
         watched.end_maps()
     notebook.end_trace(notebook.screen.say)

@@ -242,6 +242,19 @@ def test_a_trace_ends_with_its_proxy_and_stays_readable(connected):
     assert connected.run(STEP).status == "ok"
 
 
+def test_a_trace_beside_one_that_runs_leads_to_that_one(connected):
+    assert connected.run("%pathways profile start").status == "ok"
+    for another in (
+        "%pathways profile start",
+        "%%pathways profile\n1",
+        "import pathways_jupyter\nwith pathways_jupyter.current_session().profile(): pass",
+    ):
+        refused = connected.run(another)
+        assert "A trace is being taken already." in refused.shown
+        assert "%pathways profile stop ends it." in refused.shown
+    assert connected.run("%pathways profile stop").status == "ok"
+
+
 def test_a_trace_in_python_ends_with_its_proxy(connected):
     around = """
 import jax.numpy as jnp, pathways_jupyter

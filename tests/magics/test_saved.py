@@ -197,6 +197,10 @@ def test_a_suspended_session_and_its_save_know_of_each_other(cluster, machine, n
     assert "there is none of that name" in refused.shown
     assert "%pathways disconnect ends the session" in refused.shown
     assert json.loads(machine.cli("sessions", "--json").stdout)[0]["state"] == "suspended"
+    assert "there is none of that name" in notebook.run("%pathways disconnect").text
+    lost = notebook.run("x + 1").shown
+    assert "Run the cells that make it again" in lost
+    assert "%pathways load" not in lost
 
 
 @pytest.mark.thorough

@@ -187,9 +187,11 @@ class Session:
           host: What is recorded on the hosts, from 0, nothing, to 3, everything.
 
         Raises:
-          SessionError: The session has no devices here.
+          SessionError: The session has no devices here, or a trace is being taken already.
         """
         client = self._require_devices(SessionCommand.RUN)[0].client
+        if self.trace is not None:
+            raise SessionError("A trace is being taken already.", hint=advice("{profile_stop} ends it."))
         return Trace(client, Options(to or scratch(self.bucket), device, host), self._traces)
 
     @property
