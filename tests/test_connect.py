@@ -95,8 +95,8 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
         refused = own.cli("local", "down")
         assert refused.returncode == 1
         (saved,) = json.loads(own.cli("saved", "--local", "--json").stdout)
-        deleted = f"deletes 1 save ({size(saved['nbytes'])}): friday. Stop the embedded cluster?"
-        assert f"This ends JobSet other; PathwaysJob night, and {deleted}" in refused.stderr
+        deleted = f"deletes 1 save ({size(saved['nbytes'])}): friday."
+        assert f"This ends JobSet other; PathwaysJob night, and {deleted} Stop the embedded cluster?" in refused.stderr
         assert own.cli("local", "status").returncode == 0
         assert own.cli("job", "delete", "night", "--local", "--yes").returncode == 0
         assert own.cli("service", "delete", "other", "--local", "--yes").returncode == 0
@@ -104,7 +104,7 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
         os.kill(json.loads(own.cli("local", "status", "--json").stdout)["pid"], signal.SIGKILL)
         wait_until(lambda: own.cli("local", "status").returncode != 0)
         refused = own.cli("local", "down")
-        assert f"This {deleted}" in refused.stderr
+        assert f"This {deleted} Remove what it left?" in refused.stderr
         assert own.cli("local", "down", "--yes").stdout == "It was not running; its files are removed.\n"
 
 

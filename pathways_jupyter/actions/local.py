@@ -56,7 +56,8 @@ def down(shell: Shell, values: Values) -> View:
         costs.append(f"deletes {count(len(saves), 'save')} ({size(sum(saves.values()))}): {some(list(saves))}")
     if costs and not values.get("yes"):
         # In a terminal, where alone this command is, a no ends it.
-        shell.confirm(f"This {', and '.join(costs)}. Stop the embedded cluster?")
+        end = "Remove what it left" if running is None else "Stop the embedded cluster"
+        shell.confirm(f"This {', and '.join(costs)}. {end}?")
     has_files = bucket.exists()
     ended = cluster.down(name=name)
     otherwise = "It was not running; its files are removed." if has_files else "It was not running."
