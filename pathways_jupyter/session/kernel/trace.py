@@ -206,7 +206,7 @@ def _wait(work: Callable[[], object], what: str, seconds: float) -> None:
             f"The proxy did not {what} within {seconds:.0f} s.", hint=advice("{status} shows its state.")
         ) from None
     except Exception as error:
-        hint = advice("{status} shows the session; if its proxy is gone, {reconnect} gets a new one.")
+        hint = advice("{status} shows the session; if its proxy is gone, {reconnect} gets a new proxy.")
         if "UNAVAILABLE" in str(error):
             raise SessionError(f"The proxy did not {what}: it has ended, or cannot be reached.", hint=hint) from error
         if "already" in str(error):
