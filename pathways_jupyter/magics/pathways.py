@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,7 +69,22 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         name, _, options = line.lstrip().partition(" ")
         if name != "profile":
             raise ConfigError("Only profile takes a cell.", hint="%%pathways profile traces it; others have one %.")
-        return run_cell(options, PROFILE_CELL, lambda values: self._profile(values, cell))
+        __tracebackhide__ = True
+        try:
+            return run_cell(options, PROFILE_CELL, lambda values: self._profile(values, cell))
+        except BaseException as error:
+            error.__traceback__ = self._of_code(error.__traceback__)
+            raise
+
+    def _of_code(self, at: types.TracebackType | None) -> types.TracebackType | None:
+        """Return where in a traceback the user's code begins; the whole of one that has none."""
+        begins = at
+        while begins is not None and not self._is_code(begins.tb_frame.f_code.co_filename):
+            begins = begins.tb_next
+        return begins or at
+
+    def _is_code(self, filename: str) -> bool:
+        return self.shell.compile.format_code_name(filename) is not None
 
     def _profile(self, values: Mapping[str, Any], cell: str) -> None:
         from pathways_jupyter.actions import profile
@@ -151,7 +167,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         lines = explain_call(error)
         if not lines and (said := self.notebook.misuse(str(error))):
             frames = traceback.extract_tb(error.__traceback__)
-            own = [frame for frame in frames if self.shell.compile.format_code_name(frame.filename) is not None]
+            own = [frame for frame in frames if self._is_code(frame.filename)]
             where = f" Line {own[-1].lineno}: {own[-1].line}" if own and own[-1].line else ""
             lines = [f"{type(error).__name__}: {said[0]}{where}", f"  {said[1]}", f"  {WHOLE}"]
         if lines:

@@ -58,7 +58,7 @@ _ADVICE: Mapping[SessionState, str] = {
 _JOB_ADVICE: Mapping[SessionState, str] = {
     **_ADVICE,
     SessionState.LOST: advice("Its arrays on TPUs are lost. {reconnect} attaches again, once the job runs."),
-    SessionState.SUSPENDED: advice("Its arrays are saved; the job keeps its slices. {resume} continues."),
+    SessionState.SUSPENDED: advice("Its arrays are saved; its slices were left to the job. {resume} continues."),
 }
 
 

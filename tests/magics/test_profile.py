@@ -124,6 +124,7 @@ def test_an_error_in_the_cell_is_shown_once_after_what_the_chips_did(connected):
     assert re.search(r"raise ValueError.*ValueError: no data", plain, re.DOTALL)
     # By the number that the notebook shows beside it, as any other cell.
     assert len(set(re.findall(r"Cell In\[(\d+)\], line", plain))) == 1, plain
+    assert "magics/" not in plain, plain
 
 
 def test_two_traces_of_one_second_are_two(connected):
