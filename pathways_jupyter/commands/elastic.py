@@ -56,7 +56,7 @@ COMMANDS = (
     ),
     Command(
         "elastic heal",
-        "End injected faults now.",
+        "End injected faults now, and cancel those to come.",
         words=_HEAL,
         # Harmless here, and a part of the line before it.
         options=(_YES,),

@@ -10,8 +10,8 @@ A state's :class:`Form` is what such a move keeps: all but the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +55,20 @@ class Pieces:
     def on(self, slices: Collection[int]) -> list[jax.Array]:
         """Return the pieces on `slices`."""
         return [piece for device, _, piece in self.placed if _slice(device) in slices]
+
+    def spare(self, lost: Container[int]) -> Iterator[jax.Array]:
+        """Yield all pieces but one of each part of the array, which is none of the `lost`, by their ids, if it can be."""
+        parts: set[Index] = set()
+        for _, index, piece in sorted(self.placed, key=lambda each: id(each[2]) in lost):
+            if index in parts:
+                yield piece
+            parts.add(index)
+
+    def living(self) -> Pieces | None:
+        """Return this without the pieces that were deleted; None if not each part of the array is left."""
+        placed = tuple(each for each in self.placed if not each[2].is_deleted())
+        is_whole = {index for _, index, _ in placed} == {index for _, index, _ in self.placed}
+        return replace(self, placed=placed) if is_whole else None
 
 
 def spec_of(leaf: Any) -> jax.sharding.PartitionSpec:

@@ -73,12 +73,11 @@ class Snapshot:
         import jax
 
         shardings = self.form.shardings(mesh)
-        if self.pieces is not None and _are_deleted(self.pieces):
-            # With their proxy, which was replaced while no run was there.
-            self.pieces = None
-        if self.pieces is not None:
+        # A suspend keeps one of each; with a proxy that was replaced while no run was there, all are gone.
+        self.pieces = pieces = None if self.pieces is None else _living(self.pieces)
+        if pieces is not None:
             try:
-                return self.form.whole(self._from_hosts(self.pieces, shardings, usable))
+                return self.form.whole(self._from_hosts(pieces, shardings, usable))
             except ElasticRuntimeError:
                 if not self.outlives_proxy:
                     raise
@@ -107,8 +106,9 @@ class Snapshot:
             return _joined(pieces, shardings, readable)
 
 
-def _are_deleted(pieces: list[Any]) -> bool:
-    return any(each.is_deleted() for leaf in pieces if isinstance(leaf, reshard.Pieces) for _, _, each in leaf.placed)
+def _living(pieces: list[Any]) -> list[Any] | None:
+    living = [leaf.living() if isinstance(leaf, reshard.Pieces) else leaf for leaf in pieces]
+    return None if any(leaf is None for leaf in living) else living
 
 
 def _joined(pieces: list[Any], shardings: list[Any], usable: Collection[int]) -> list[Any]:

@@ -15,6 +15,7 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Container, Iterator
 from typing import Any, Literal, get_args
 
 import psutil
@@ -32,6 +33,7 @@ from pathways_jupyter.elastic.errors import (
 from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.reshard import Form
 from pathways_jupyter.elastic.snapshot import Snapshot, copied, on_hosts
+from pathways_jupyter.saved import on_devices
 
 Tier = Literal["auto", "hosts", "notebook"]
 _SHARE = 0.5
@@ -100,6 +102,7 @@ class Snapshots:
         self._copies_to_notebook = where == "auto" and path is None and outside_every > 0
         self._proxies = 0
         self._lock = threading.Lock()
+        on_devices.copies.add(self)
 
     def tier_of(self, state: Any) -> Tier:
         """Return where snapshots of `state` are held: ``hosts`` or ``notebook``."""
@@ -225,6 +228,14 @@ class Snapshots:
                 each.pieces = None
             self._whole = [each for each in self._whole if each.outlives_proxy]
 
+    def spare(self, lost: Container[int]) -> Iterator[Any]:
+        """Yield the arrays on the hosts that are copies of others, which are none of the `lost`, by their ids."""
+        with self._lock:
+            leaves = [leaf for each in self._whole for leaf in each.pieces or ()]
+        for leaf in leaves:
+            if isinstance(leaf, reshard.Pieces):
+                yield from leaf.spare(lost)
+
     def _finish(self, snapshot: Snapshot, copies: list[Any], proxy: int, *, notebook: bool, save: bool) -> None:
         """Wait until the copies are complete, and keep them; on a thread of its own."""
         import jax
@@ -295,4 +306,6 @@ def _chosen(snapshots: list[Snapshot], keep: int) -> list[Snapshot]:
         if on_hosts and each is not lasting and each.pieces is not None:
             # One copy in the notebook is enough where the hosts have the others.
             each.arrays = None
+        if on_hosts and each is lasting and each not in recent:
+            each.pieces = None
     return recent if lasting is None or lasting in recent else [lasting, *recent]

@@ -47,8 +47,13 @@ class Result:
     state: Any
     step: int
     metrics: Mapping[int, Mapping[str, float]]
-    goodput: Goodput = field(repr=False)
-    record: Record = field(repr=False)
+    goodput: Goodput
+    record: Record
+
+    def __repr__(self) -> str:
+        last = self.metrics[max(self.metrics)] if self.metrics else {}
+        values = "".join(f", {name} {value:.6g}" for name, value in last.items())
+        return f"<Result of {count(self.step, 'step')}{values}>"
 
 
 @dataclass

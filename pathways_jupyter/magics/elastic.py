@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from pathways_jupyter.actions import elastic as actions
 from pathways_jupyter.actions.shell import Contradiction, Values
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import SessionState
-from pathways_jupyter.base.text import parse_path, parse_seconds, parse_whole_number
+from pathways_jupyter.base.text import count, parse_path, parse_seconds, parse_whole_number
 from pathways_jupyter.elastic import export as exporting
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.faults import Fault
@@ -22,6 +22,26 @@ from pathways_jupyter.render.view import View, said
 
 _POLL_SECONDS = 0.02
 """Interval at which a fault checks whether its step has been reached."""
+
+
+@dataclass(eq=False)
+class _Plan:
+    """A fault to come in a slice, by the number that the user gave."""
+
+    slice: str
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def end(self) -> bool:
+        """Inject or cancel it, whichever comes first: return whether it was still to come."""
+        try:
+            _PLANS.remove(self)
+        except ValueError:
+            return False
+        self.cancelled.set()
+        return True
+
+
+_PLANS: list[_Plan] = []
 
 
 def show(notebook: NotebookSession, values: Values) -> Any:
@@ -50,10 +70,15 @@ def inject(notebook: NotebookSession, values: Values) -> View:
     if not delay and at_step is None:
         return said(str(fault()))
 
+    plan = _Plan(str(values["slice"]))
+
     def later() -> None:
-        time.sleep(delay)
+        plan.cancelled.wait(delay)
         while at_step is not None and session.state is not SessionState.CLOSED and not _has_done(at_step):
-            time.sleep(_POLL_SECONDS)
+            if plan.cancelled.wait(_POLL_SECONDS):
+                break
+        if not plan.end():
+            return
         try:
             # Prepared again: a slice that the session held before may be another user's by now.
             notebook.notify([str(prepared()())])
@@ -61,9 +86,10 @@ def inject(notebook: NotebookSession, values: Values) -> View:
             notebook.notify([str(error), error.advice(error.face)])
 
     # A daemon, so that a kernel that ends does not wait for it.
+    _PLANS.append(plan)
     threading.Thread(target=later, name="elastic-fault", daemon=True).start()
     when = f"in {delay:g} s" if at_step is None else f"when a run has done {at_step} steps"
-    return said(f"{values.get('fault')} will be injected {when}.")
+    return said(f"{values.get('fault')} will be injected {when}, unless %pathways elastic heal comes before.")
 
 
 def _has_done(steps: int) -> bool:
@@ -72,8 +98,11 @@ def _has_done(steps: int) -> bool:
 
 
 def heal(notebook: NotebookSession, values: Values) -> View:
-    """End the faults of a slice, or of all."""
-    return actions.end_faults(fault_targets.of_record(notebook.need().record), values.get("slice"))
+    """End the faults of a slice, or of all, and cancel those that are still to come."""
+    slice_ = values.get("slice")
+    healed = actions.end_faults(fault_targets.of_record(notebook.need().record), slice_)
+    cancelled = sum(plan.end() for plan in list(_PLANS) if slice_ in (None, plan.slice))
+    return said(f"{healed.text} Cancelled: {count(cancelled, 'fault')} to come.") if cancelled else healed
 
 
 def export(notebook: NotebookSession, values: Values) -> View:

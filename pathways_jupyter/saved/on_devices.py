@@ -8,7 +8,7 @@ import itertools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.base import interrupts
@@ -22,6 +22,8 @@ ending: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDiction
 """Objects that end with their proxy, and the containers of their arrays, which are not kept."""
 of_calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """Requests to hosts and their answers, by their ids: arrays that end with the call, and are none of the user's."""
+copies: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Objects that hold some arrays more than once, such as an elastic run's snapshots; ``spare`` yields the others."""
 CALL_THREAD = "colocated-call"
 """Name of the threads that wait for calls on hosts."""
 
@@ -129,6 +131,11 @@ def _parts(array: Any) -> set[int]:
     inner = {id(each): each for each in parts if each is not array}
     _inner.update(inner)
     return inner.keys() | set()
+
+
+def spare(lost: Container[int]) -> set[int]:
+    """Return the ids of arrays that need not be kept, as another that is not `lost`, by its id, is the same."""
+    return {id(each) for holder in list(copies) for each in holder.spare(lost)}
 
 
 def of_users(arrays: Sequence[Any]) -> list[Any]:

@@ -85,7 +85,10 @@ class Suspension:
         blockers: dict[str, list[str]] = {}
         unsavable: dict[str, list[str]] = {}
         hidden, lost = on_devices.hidden(arrays, holders), stored.lost(arrays)
+        spare = on_devices.spare(lost)
         for each in arrays:
+            if id(each) in spare:
+                continue
             fixed = [
                 holder for holder in holders.fixed.get(id(each), ()) if holder != OUTSIDE or id(each) not in hidden
             ]

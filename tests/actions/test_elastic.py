@@ -91,6 +91,23 @@ def test_a_fault_for_later_hits_no_slice_that_the_session_has_lost_by_then(monke
     assert hit == []
 
 
+def test_heal_cancels_the_faults_to_come_of_its_slice(monkeypatch):
+    monkeypatch.setattr(actions.faults, "slice_down", lambda target, number, **_: f"hit {number}")
+    monkeypatch.setattr(actions.faults, "heal", lambda target, number: ())
+    here = Connected()
+
+    def ask(command, line):
+        return command(here, parse(f"elastic {line}", MAGIC).values).text
+
+    for number in (0, 1, 1):
+        ask(notebook.inject, f"inject slice-down {number} --after 1h")
+    assert ask(notebook.heal, "heal 1") == "Healed; no node was kept from pods. Cancelled: 2 faults to come."
+    assert ask(notebook.heal, "heal") == "Healed; no node was kept from pods. Cancelled: 1 fault to come."
+    assert ask(notebook.heal, "heal") == "Healed; no node was kept from pods."
+    ask(notebook.inject, "inject slice-down 1 --after 0.01")
+    assert here.notices.get(timeout=30) == ["hit 1"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -38,6 +38,7 @@ def test_a_run_ends_when_its_data_end(session):
     result = elastic.train_loop(step, first_state(), itertools.islice(Data(), 7), steps=100)
     check(result, 7)
     assert result.record.phase == "done"
+    assert repr(result) == f"<Result of 7 steps, loss {result.metrics[6]['loss']:.6g}, n 6>"
 
 
 @pytest.mark.parametrize("kept", [True, False])

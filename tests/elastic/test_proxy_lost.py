@@ -84,7 +84,7 @@ def test_interrupted_while_it_reconnects_it_resumes_when_it_is_called_again(sess
 @pytest.mark.parametrize("suspends", [False, True])
 def test_interrupted_and_given_another_proxy_meanwhile_it_resumes_when_it_is_called_again(session, suspends):
     """By its user, or because the session was idle."""
-    data, snapshots = Data(), elastic.Snapshots(outside_every=2)
+    data, snapshots = Data(), elastic.Snapshots(outside_every=0 if suspends else 2)
 
     def interrupt():
         snapshots.wait()
@@ -94,7 +94,8 @@ def test_interrupted_and_given_another_proxy_meanwhile_it_resumes_when_it_is_cal
     with pytest.raises(KeyboardInterrupt):
         elastic.train_loop(step, first_state(), data, steps=50, snapshots=snapshots)
     if suspends:
-        session.suspend(yes=True)
+        session.suspend()
+        assert session.record.saved.count == 2 * len(first_state()), "of two snapshots, and not what each chip has"
         session.resume()
     else:
         session.reconnect()
