@@ -57,7 +57,7 @@ class Pieces:
         return [piece for device, _, piece in self.placed if _slice(device) in slices]
 
     def spare(self, lost: Container[int]) -> Iterator[jax.Array]:
-        """Yield all pieces but one of each part of the array, which is none of the `lost`, by their ids, if it can be."""
+        """Yield all pieces but one of each part of the array, by choice none of the `lost`, by their ids."""
         parts: set[Index] = set()
         for _, index, piece in sorted(self.placed, key=lambda each: id(each[2]) in lost):
             if index in parts:
