@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from asks import ask
+from session_records import new_record
 from sigint_tracer import sigint_at
 from waits import frozen, wait_until
 
@@ -23,7 +24,6 @@ from pathways_jupyter.local import control
 from pathways_jupyter.service import names
 from pathways_jupyter.service.service_jobset import address
 from pathways_jupyter.session import protocol, registry
-from pathways_jupyter.session.registry import SessionRecord
 
 ADDRESS = "team-pathways-head-0-0.team:29001"
 
@@ -36,15 +36,11 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
 
 
-def session(name="4f2a", **values):
+def session(name="4f2a", *, config=None, **values):
     """Write the record of a session in namespace research, as its supervisor does."""
-    socket, tunnel = registry.socket_paths(name)
-    config = protocol.config_to_json(values.pop("config", ConnectConfig(kubeconfig="/k")))
-    record = SessionRecord(
-        id=name, pid=1, kernel_pid=1, kernel_id="", notebook="", user="u", created=0.0, config=config,
-        socket=str(socket), tunnel=str(tunnel), log=str(registry.log_path(name)),
-        **{"service": ADDRESS, "namespace": "research", "context": "gke", **values},
-    )  # fmt: skip
+    asked = protocol.config_to_json(config or ConnectConfig(kubeconfig="/k"))
+    about = {"service": ADDRESS, "namespace": "research", "context": "gke", **values}
+    record = new_record(id=name, config=asked, **about)
     registry.write(record)
     return record
 

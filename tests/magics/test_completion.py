@@ -5,11 +5,11 @@ import json
 import pytest
 from IPython.core.completer import IPCompleter, provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
+from session_records import new_record
 
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.magics.completion import complete, matcher
 from pathways_jupyter.session import registry
-from pathways_jupyter.session.registry import SessionRecord
 
 
 def offered(text):
@@ -72,22 +72,7 @@ def test_profiles_come_from_the_settings(tmp_path, monkeypatch):
 def test_the_services_of_sessions_are_offered_by_their_names(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     for session, service in (("aa", "svc-pathways-head-0-0.svc:29001"), ("bb", "10.0.0.1:29001")):
-        socket, tunnel = registry.socket_paths(session)
-        paths = {"socket": str(socket), "tunnel": str(tunnel), "log": str(registry.log_path(session))}
-        registry.write(
-            SessionRecord(
-                id=session,
-                pid=1,
-                kernel_pid=1,
-                kernel_id="",
-                notebook="",
-                user="u",
-                created=0.0,
-                config={},
-                service=service,
-                **paths,
-            )
-        )
+        registry.write(new_record(id=session, service=service))
     named = [each for each in offered("service show ") if not each.startswith("-")]
     assert named == ["10.0.0.1:29001", "svc"]
 

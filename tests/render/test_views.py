@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from session_records import bare_record
 
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState, Stage, SuspendedArrays, Transfer
 from pathways_jupyter.base.sentences import Face, worded
@@ -36,7 +37,6 @@ from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.status import Overview
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
-from pathways_jupyter.session.registry import SessionRecord
 
 NOW = time.time()
 EVIL = "<script>alert(1)</script>"
@@ -52,22 +52,16 @@ def record(**changes):
     values = {
         "id": "4f2a",
         "pid": 7,
-        "kernel_pid": 8,
-        "kernel_id": "",
         "notebook": "work/train.ipynb",
         "user": "ada",
         "created": NOW - 187,
-        "socket": "",
-        "tunnel": "",
-        "log": "",
-        "config": {},
         "state": SessionState.CONNECTED,
         "service": "pathways-cluster-pathways-head-0-0.pathways-cluster:29001",
         "instances": {"tpuv6e:2x2": 2},
         "state_since": NOW - 187,
         "slices": (SessionSlice(0, 0, up=True), SessionSlice(1, 1, up=True)),
     }
-    return SessionRecord(**{**values, **changes})
+    return bare_record(**{**values, **changes})
 
 
 def service(count=3, hosts=4, **changes):

@@ -6,6 +6,7 @@ import os
 
 import pytest
 from kubeconfigs import write
+from session_records import bare_record
 
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, SessionError
 from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
@@ -13,7 +14,6 @@ from pathways_jupyter.kube import auth
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.server_state import contexts
-from pathways_jupyter.session.registry import SessionRecord
 
 ADDRESS = "https://127.0.0.1:1"
 
@@ -34,22 +34,7 @@ def kubeconfig(path, name):
 
 
 def record(**changes):
-    known = {
-        "id": "abc",
-        "pid": 1,
-        "kernel_pid": 1,
-        "kernel_id": "",
-        "notebook": "",
-        "user": "u",
-        "created": 1.0,
-        "socket": "s",
-        "tunnel": "t",
-        "log": "l",
-        "config": {},
-        "namespace": "ns",
-        "context": "ctx",
-    }
-    return SessionRecord(**{**known, **changes})
+    return bare_record(**{"id": "abc", "namespace": "ns", "context": "ctx", **changes})
 
 
 async def test_where_nothing_is_set_up_and_nothing_runs_there_is_no_cluster():

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import subprocess
 import sys
 
@@ -161,10 +160,10 @@ async def test_following_a_log_stops_when_the_reader_does(server_state, scope):
         assert await anext(lines)
 
 
-async def test_a_session_that_died_with_its_kernel_is_cleaned_up(server_state, scope, cluster, machine, monkeypatch):
+async def test_a_session_that_died_with_its_kernel_is_cleaned_up(server_state, scope, cluster, monkeypatch):
     monkeypatch.setattr(module, "SUPERVISOR_SECONDS", 0.1)
-    record = dead_session(machine, cluster, kernel_id="k-dead")
-    other = dead_session(machine, cluster, kernel_id="k-else", session="0badc0ffee")
+    record = dead_session(cluster, kernel_id="k-dead")
+    other = dead_session(cluster, kernel_id="k-else", session="0badc0ffee")
     async with asyncio.timeout(DEADLINE):
         await server_state.kernel_ended("k-dead")
     assert not record.exists()
@@ -175,10 +174,8 @@ async def test_a_session_that_died_with_its_kernel_is_cleaned_up(server_state, s
     assert not other.exists()
 
 
-async def test_disconnecting_a_session_whose_supervisor_is_gone_removes_what_it_left(
-    server_state, scope, cluster, machine
-):
-    record = dead_session(machine, cluster, kernel_id="k-dead")
+async def test_disconnecting_a_session_whose_supervisor_is_gone_removes_what_it_left(server_state, scope, cluster):
+    record = dead_session(cluster, kernel_id="k-dead")
     async with asyncio.timeout(DEADLINE):
         assert await server_state.act(record.stem, Method.DISCONNECT) is None
     assert not record.exists()
@@ -194,33 +191,11 @@ async def test_disconnecting_a_session_that_lives_asks_its_supervisor(server_sta
         await asyncio.to_thread(link.close, patience=DEADLINE)
 
 
-def dead_session(machine, kubeconfig, *, kernel_id, session="deadbeef00"):
+def dead_session(kubeconfig, *, kernel_id, session="deadbeef00"):
     """The record of a session whose supervisor is gone."""
-    directory = machine.runtime / "pathways"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = directory / f"{session}.json"
-    path.write_text(
-        json.dumps(
-            {
-                "id": session,
-                "pid": 1,
-                "kernel_pid": 1,
-                "kernel_id": kernel_id,
-                "notebook": "",
-                "user": "u",
-                "created": 0.0,
-                "socket": str(directory / f"{session}.sock"),
-                "tunnel": str(directory / f"{session}.tunnel"),
-                "log": str(directory / f"{session}.log"),
-                "config": {"kubeconfig": str(kubeconfig)},
-                "state": "connected",
-                "namespace": "default",
-                "context": "",
-            }
-        ),
-        encoding="utf-8",
-    )
-    return path
+    about = {"namespace": "default", "config": {"kubeconfig": str(kubeconfig)}, "state": SessionState.CONNECTED}
+    registry.write(new_record(id=session, pid=1, kernel_pid=1, kernel_id=kernel_id, **about))
+    return registry.record_path(session)
 
 
 async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_describe_it(server_state, scope):

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import math
 import re
 import tempfile
 from contextlib import AsyncExitStack
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from pages import DEADLINE, opened
+from session_records import bare_record
 
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.server import cluster_view
 from pathways_jupyter.server.cluster_view import ClusterView
 from pathways_jupyter.server.scope import Scope
@@ -262,9 +265,8 @@ async def test_a_number_that_json_does_not_have_costs_a_page_one_message_and_not
     runtime = Path(nothing["JUPYTER_RUNTIME_DIR"]) / "pathways"
     runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
     record = runtime / "0123456789.json"
-    fields = ("notebook", "user", "socket", "tunnel", "log", "kernel_id")
-    value = {"id": record.stem, "pid": 1, "kernel_pid": 1, "created": 1.0, "config": {}, **dict.fromkeys(fields, "")}
-    record.write_text(json.dumps({**value, "state": "lost", "instances": {"tpuv6e:2x2": float("inf")}}))
+    endless = bare_record(id=record.stem, state=SessionState.LOST, instances={"tpuv6e:2x2": math.inf})
+    record.write_text(json.dumps(endless.to_json()))
     try:
         async with opened(server) as page:
             await page.until(lambda page: {"type": "unreadable"} in page.messages)

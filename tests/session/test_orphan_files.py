@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from session_records import bare_record
 
 from pathways_jupyter.actions import doctor
 from pathways_jupyter.base.config import ConnectConfig, runtime_dir
@@ -32,21 +33,10 @@ def own_directory(tmp_path, monkeypatch):
 
 def record(**changes) -> dict:
     session = registry.new_session_id()
-    values = {
-        "id": session,
-        "pid": 1,
-        "kernel_pid": 1,
-        "kernel_id": "",
-        "notebook": "",
-        "user": "ada",
-        "created": 1.0,
-        "socket": str(runtime_dir() / f"{session}.sock"),
-        "tunnel": str(runtime_dir() / f"{session}.tunnel"),
-        "log": str(registry.log_path(session)),
-        "config": {},
-        "state": "connected",
-    }
-    return {**values, **changes}
+    control, tunnel = (str(runtime_dir() / f"{session}.{suffix}") for suffix in ("sock", "tunnel"))
+    log = str(registry.log_path(session))
+    made = bare_record(id=session, created=1.0, state="connected", socket=control, tunnel=tunnel, log=log)
+    return {**made.to_json(), **changes}
 
 
 def written(**changes) -> str:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import socket
@@ -8,6 +7,7 @@ import stat
 import time
 
 import pytest
+from session_records import new_record
 
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import SessionError
@@ -24,22 +24,7 @@ def empty_runtime_dir(tmp_path, monkeypatch):
 
 
 def make(**changes) -> SessionRecord:
-    session = registry.new_session_id()
-    control, tunnel = registry.socket_paths(session)
-    record = SessionRecord(
-        id=session,
-        pid=os.getpid(),
-        kernel_pid=os.getpid(),
-        kernel_id="",
-        notebook="",
-        user=current_user(),
-        created=0.0,
-        socket=str(control),
-        tunnel=str(tunnel),
-        log=str(registry.log_path(session)),
-        config={},
-    )
-    return dataclasses.replace(record, **changes)
+    return new_record(user=current_user(), **changes)
 
 
 def listening(record: SessionRecord) -> socket.socket:

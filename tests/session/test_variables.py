@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from session_records import bare_record
 
 from pathways_jupyter.session.registry import ALTS, SessionRecord
 from pathways_jupyter.session.variables import INSECURE_CREDENTIALS, PLATFORMS, TARGET, ChildEnvironment, variables
@@ -13,10 +14,7 @@ NAMES = (PLATFORMS, TARGET, INSECURE_CREDENTIALS)
 
 
 def record(session: str = "s1", **about: str) -> SessionRecord:
-    names = dict.fromkeys(("kernel_id", "notebook", "user", "socket", "log"), "")
-    return SessionRecord(
-        id=session, pid=1, kernel_pid=1, created=0.0, tunnel=f"/run/{session}.tunnel", config={}, **names, **about
-    )
+    return bare_record(id=session, tunnel=f"/run/{session}.tunnel", **about)
 
 
 def test_a_direct_connection_with_alts_allows_no_plaintext():

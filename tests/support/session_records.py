@@ -1,4 +1,4 @@
-"""Records of sessions whose supervisor is the test's own process."""
+"""Records of sessions without a supervisor of their own: bare, or as if it were the test's own process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 
 
-def new_record(**about: Any) -> SessionRecord:
-    session = registry.new_session_id()
+def bare_record(**about: Any) -> SessionRecord:
+    """A record that names no files, and no process but init."""
+    texts = dict.fromkeys(("id", "kernel_id", "notebook", "user", "socket", "tunnel", "log"), "")
+    return SessionRecord(**{**texts, "pid": 1, "kernel_pid": 1, "created": 0.0, "config": {}, **about})
+
+
+def new_record(*, id: str = "", **about: Any) -> SessionRecord:
+    """A record with the paths of its files, and this process for its supervisor and kernel."""
+    session = id or registry.new_session_id()
     control, tunnel = map(str, registry.socket_paths(session))
-    names = dict.fromkeys(("kernel_id", "notebook"), "")
-    own = {"id": session, "pid": os.getpid(), "kernel_pid": os.getpid(), "socket": control, "tunnel": tunnel}
-    own["log"] = str(registry.log_path(session))
-    return SessionRecord(**{**names, **own, "user": "jane", "created": 0.0, "config": {}, **about})
+    own = {"pid": os.getpid(), "kernel_pid": os.getpid(), "log": str(registry.log_path(session))}
+    return bare_record(**{**own, "id": session, "socket": control, "tunnel": tunnel, "user": "jane", **about})
 
 
 @contextlib.asynccontextmanager

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 
 import pytest
+from session_records import bare_record
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.events import EventKind, SessionState, Transfer
-from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 
 @pytest.fixture
 def log() -> SessionLog:
-    about = dict.fromkeys(("id", "kernel_id", "notebook", "user", "socket", "tunnel", "log"), "")
-    record = SessionRecord(**about, pid=1, kernel_pid=1, created=0.0, config={})
-    return SessionLog(record, ConnectConfig(instances={"tpuv6e:2x2": 1}))
+    return SessionLog(bare_record(), ConnectConfig(instances={"tpuv6e:2x2": 1}))
 
 
 @pytest.mark.parametrize("jump", [-120.0, -25 * 3600.0, 24 * 3600.0])
