@@ -30,19 +30,6 @@ def test_each_host_has_its_own_process_index_pid_and_directory() -> None:
     assert os.getpid() not in pids
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ({"slices": "1"}, [2, 3]),
-        ({"hosts": "0-2"}, [0, 1, 2]),
-        ({"once": True}, [0]),
-        ({"slices": [1], "once": True}, [2]),
-    ],
-)
-def test_hosts_are_chosen(where, expected) -> None:
-    assert list(values("0", **where)) == expected
-
-
 def test_what_a_cell_installs_is_its_hosts_own(tmp_path) -> None:
     made = wheel(tmp_path, "pathways_tiny", "2.0")
     install = [sys.executable, "-m", "pip", "install", "--no-index", "--quiet", str(made)]

@@ -34,24 +34,6 @@ def test_a_function_gets_and_gives_trees_of_arrays_and_values(x) -> None:
     np.testing.assert_array_equal(result["x"], 3 * np.arange(16))
 
 
-def test_keys_and_strings_go_in_and_come_back(x, mesh, cpu_mesh) -> None:
-    @colocated.function
-    def same(tree):
-        return tree
-
-    given = {
-        "x": x,
-        "key": jax.device_put(jax.random.key(5), mesh.devices[0]),
-        "words": jax.device_put(np.array(["a", "bb"], np.dtypes.StringDType()), cpu_mesh.devices[0]),
-    }
-    found = same(given)
-    assert {name: array.sharding for name, array in found.items()} == {
-        name: array.sharding for name, array in given.items()
-    }
-    assert jax.random.key_data(found["key"]).tolist() == [0, 5]
-    assert np.asarray(found["words"]).tolist() == ["a", "bb"]
-
-
 def test_each_hosts_own_result_can_be_had() -> None:
     @colocated.function
     def where():

@@ -177,15 +177,6 @@ def test_inputs_may_name_their_devices_in_different_orders(cpus) -> None:
     np.testing.assert_array_equal(result, [12, 21])
 
 
-def test_arguments_on_different_devices_need_a_choice(cpus) -> None:
-    @colocated_python.colocated_python
-    def add(x, y):
-        return x
-
-    with pytest.raises(ValueError, match="same device list"):
-        add(jax.device_put(np.ones(1), cpus[0]), jax.device_put(np.ones(1), cpus[1]))
-
-
 def test_prng_keys_go_in_and_out(cpus) -> None:
     @colocated_python.colocated_python
     def split(key):

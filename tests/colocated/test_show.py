@@ -73,27 +73,13 @@ def test_equal_values_are_shown_once() -> None:
     assert repr(values) == "[hosts 0, 1] 1\n[host 2] 2"
 
 
-def test_a_cell_without_a_value_has_none() -> None:
-    assert show.values(result(printed(0, "a"))) is None
-
-
 def failed(index: int, message: str) -> HostResult:
     return HostResult(
         host(index), (), failure=Failure((index,), "ValueError", message, f"Traceback\n{message}", 3, "f()")
     )
 
 
-def test_an_exception_that_all_hosts_raised_is_reported_once() -> None:
-    error = result(*(failed(index, "bad") for index in range(4))).error()
-    assert str(error) == "all 4 hosts, line 3: f(): ValueError: bad"
-    assert error.remote_traceback() == "On all 4 hosts:\nTraceback\nbad"
-
-
 def test_different_exceptions_are_reported_with_their_hosts() -> None:
     error = result(failed(0, "bad"), failed(1, "worse"), printed(2, ""), failed(3, "bad")).error()
     assert [each.hosts for each in error.failures] == [(0, 3), (1,)]
     assert "On hosts 0, 3:\n" in error.remote_traceback()
-
-
-def test_success_is_no_error() -> None:
-    assert result(printed(0, "a")).error() is None

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from pathways_jupyter.colocated.remote import failures, namespaces
@@ -54,9 +53,3 @@ def test_a_syntax_error_names_its_line() -> None:
         run("x = 1\ny = = 2")
     shown = failures.describe(caught.value, "<cell 1>")
     assert (shown["type"], shown["line"], shown["text"]) == ("SyntaxError", 2, "y = = 2")
-
-
-def test_a_numpy_array_is_described_by_its_shape() -> None:
-    run("x = 1")
-    namespaces.space("s")["a"] = np.arange(4, dtype=np.int8)
-    assert namespaces.who("s")["a"] == "ndarray int8[4]"

@@ -30,12 +30,6 @@ def test_a_class_is_not_asked_for_what_its_objects_offer() -> None:
     assert rich.bundle(Offers) == {"text/plain": repr(Offers)}
 
 
-def test_a_long_text_is_cut_and_says_so() -> None:
-    text = rich.bundle("x" * 30_000)["text/plain"]
-    assert text.endswith("... (30,002 characters)")
-    assert len(text) < 21_000
-
-
 def test_figures_that_a_call_opened_are_closed_and_others_stay() -> None:
     from matplotlib import pyplot
 
