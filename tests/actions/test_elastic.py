@@ -108,27 +108,6 @@ def test_heal_cancels_the_faults_to_come_of_its_slice(monkeypatch):
     assert here.notices.get(timeout=30) == ["hit 1"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "--metric loss --metric accuracy",
-        "heal",
-        "heal 1 --yes",
-        "inject slice-down 1 --for 10s --after 5s --yes",
-        "inject drain-node 1 --at-step 100",
-        "export run.json",
-    ],
-)
-def test_what_a_command_uses_is_taken(line):
-    parse(f"elastic {line}", MAGIC)
-
-
-def test_a_slice_that_the_target_does_not_have_is_not_healed():
-    with pytest.raises(ConfigError, match="Slice 9 is not one of this session's"):
-        actions.end_faults(NO_SLICES, "9")
-
-
 def test_either_a_session_or_a_job():
     with pytest.raises(ConfigError, match="Either a session or a job"):
         actions.target({"job": "train", "session": "ab"})

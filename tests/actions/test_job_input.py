@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 import pytest_asyncio
 import yaml
+from kinds import CRDS
 from pathways_jobs import training
 from quiet_cluster import QuietCluster
 from recorded_shell import RecordedShell
@@ -21,10 +22,6 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.local.apiserver import object_handlers
 from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request
 from pathways_jupyter.service.pathwaysjob import definition, yaml_text
-
-CRDS = objects.Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -189,10 +189,6 @@ def test_sessions_and_status_are_json_for_programs(shell):
         assert json.loads(view.text) == view.value
 
 
-def test_sessions_have_an_empty_state(shell):
-    assert "No sessions" in run(shell, "%pathways sessions")[0].result.text
-
-
 def test_loading_twice_changes_nothing_and_unloading_takes_everything_out(shell):
     before = len(shell.Completer.custom_matchers)
     shell.run_cell("%load_ext pathways_jupyter\n%reload_ext pathways_jupyter")

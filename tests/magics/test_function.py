@@ -9,6 +9,8 @@ import sys
 import holders
 import pytest
 
+from tests.magics.test_notebook import DELETE_THE_PROXY
+
 pytestmark = pytest.mark.thorough
 
 CONNECT = """
@@ -16,13 +18,6 @@ import pathways_jupyter
 session = pathways_jupyter.connect(kubeconfig={kubeconfig!r}, tpu={{"tpuv6e:2x2": 2}}{more})
 """
 LET_GO = "session.disconnect()"
-DELETE_THE_PROXY = """
-from pathways_jupyter.session import clusters
-from pathways_jupyter.kube import objects
-record = session.record
-clusters.ask(record, lambda client, namespace: objects.delete(
-    client, objects.PODS, record.pod, namespace=namespace, grace_seconds=0))
-"""
 
 
 @pytest.fixture

@@ -95,20 +95,9 @@ def test_the_peers_names_are_flags_too_and_contradictions_are_left_to_be_seen():
     }
 
 
-def test_an_empty_line_asks_for_help():
-    assert parse("", MAGIC).command.name == "help"
-
-
-@pytest.mark.parametrize("name", sorted(MAGIC.keys() - {"help"}))
-def test_every_command_has_help(name):
-    call = parse(f"{name} --help", MAGIC)
-    assert (call.command.name, call.values) == ("help", {"command": name})
-
-
 @pytest.mark.parametrize(
     ("line", "word", "hint"),
     [
-        ("conect", "no command 'conect'", "connect"),
         ("connect --tpx 1", "'--tpx'", "--tpu"),
         ("connect --cont my-gke", "'--cont'", "--context"),
         ("connect --tpu", "--tpu", "connect --help"),

@@ -273,12 +273,6 @@ def test_a_bit_that_flips_in_the_bucket_is_an_error(session):
     session.saves.delete("bits")
 
 
-def test_a_save_without_arrays_is_deleted_without_an_error(session):
-    session.save("number", {"n": 3})
-    session.saves.delete("number")
-    assert "number" not in [each.name for each in session.saves.list()]
-
-
 def test_a_sweep_removes_what_was_cut_short_a_day_ago_and_nothing_else(session, monkeypatch):
     x = {"x": jax.device_put(np.arange(8.0), session.devices()[0])}
     session.save("whole", x)

@@ -7,7 +7,6 @@ import io
 import json
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ def test_numpy_values_come_back(value):
 def test_aliases_stay_aliases():
     array, shared = jnp.ones(3), [1]
     found = again(a=array, b={"w": array, "s": shared}, c=(shared, array))
-    assert found["a"] is found["b"]["w"] is found["c"][1]
+    assert found["a"] is found["b"]["w"] is found["c"][1] is array, "no array is copied"
     assert found["b"]["s"] is found["c"][0]
 
 
@@ -104,12 +103,6 @@ def test_what_cannot_be_kept_is_named_and_leaves_nothing():
 def test_a_hostile_description_is_an_error(node):
     with pytest.raises((LookupError, TypeError, ValueError)):
         VariableReader([]).read(node)
-
-
-def test_arrays_are_not_copied():
-    array = jnp.arange(3)
-    assert again(x=[array])["x"][0] is array
-    assert isinstance(array, jax.Array)
 
 
 def bomb(levels, last):
