@@ -4,7 +4,6 @@ import subprocess
 import sys
 from types import ModuleType
 
-import pytest
 from jupyter_client.manager import KernelManager
 from kernel_transport import ipc
 
@@ -22,13 +21,6 @@ def test_the_servers_name_for_the_notebook_is_used(monkeypatch):
     assert process.notebook() == ""
     monkeypatch.setenv("JPY_SESSION_NAME", "work/a.ipynb")
     assert process.notebook() == "work/a.ipynb"
-
-
-@pytest.mark.thorough
-def test_its_session_is_the_one_that_it_has_connected(connected):
-    assert process.session() is connected
-    connected.disconnect()
-    assert process.session() is None
 
 
 def test_a_scripts_variables_are_its_own_and_those_of_its_running_functions(monkeypatch):

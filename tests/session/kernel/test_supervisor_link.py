@@ -137,24 +137,6 @@ def test_a_line_that_makes_no_sense_is_passed_over():
     peer.close()
 
 
-def test_a_forked_child_does_not_keep_the_connection_open():
-    link, peer = pair()
-    release, hold = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(hold)
-        os.read(release, 1)
-        os._exit(0)
-    os.close(release)
-    try:
-        link.close()
-        assert peer.recv(1) == b""
-    finally:
-        os.close(hold)
-        os.waitpid(child, 0)
-    peer.close()
-
-
 def test_a_supervisor_that_is_killed_leaves_no_zombie():
     link = spawn.supervisor()
     process = link._process

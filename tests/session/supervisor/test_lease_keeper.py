@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 
 import psutil
 import pytest
@@ -15,7 +13,6 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.watch import until_gone
 from pathways_jupyter.service.names import SESSION_LABEL
-from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import session
 
 pytestmark = pytest.mark.thorough
@@ -59,13 +56,3 @@ def test_a_session_whose_lease_ran_out_while_it_stood_still_says_so(config, clus
         made.reconnect()
         assert made.state is SessionState.CONNECTED
     gone(made.id)
-
-
-def test_a_loss_without_a_pause_restores_of_none(config, cluster):
-    with session.connect(config(1)) as made:
-        since = made.event_count
-        os.kill(registry.read(made.id).pid, signal.SIGCONT)
-        cluster.restart_api()
-        lost = next(event for event in made.follow(since) if event.kind is EventKind.PROXY_LOST)
-        assert "lease" not in lost.message
-        assert "silent" not in lost.message

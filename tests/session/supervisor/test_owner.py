@@ -146,14 +146,6 @@ async def test_a_session_that_lingers_is_not_about_to_be_suspended(sessions):
         assert (await made.ask(Method.STATUS))["suspends_at"] == 0
 
 
-async def test_a_session_that_no_kernel_takes_over_ends_when_its_time_is_over(sessions):
-    async with sessions(linger=0.2) as made:
-        await made.first
-        await made.leave()
-        await made.running
-        assert registry.read(made.record.id) is None
-
-
 async def test_a_session_that_ends_refuses_what_would_make_a_proxy(sessions, hold):
     await asyncio.to_thread(hold, 2)
     async with sessions(wait=DEADLINE) as made:

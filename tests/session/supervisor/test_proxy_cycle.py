@@ -18,7 +18,7 @@ from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
+from pathways_jupyter.kube.objects import JOBS, LEASES
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.supervisor import proxy_cycle
 from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
@@ -215,22 +215,6 @@ async def test_what_is_refused_with_and_without_a_relay_is_reported_as_it_is(cyc
             await made.cycle.outcome()
         await made.until(SessionState.FAILED)
         assert made.warnings == []
-
-
-async def test_a_lost_proxy_is_removed_and_replaced_when_that_is_asked_for(cycles, cluster):
-    async with cycles() as made:
-        await made.cycle.outcome()
-        first = made.log.record
-        async with Client(load(str(cluster.kubeconfig))) as client:
-            pod = await objects.find(client, PODS, first.pod, namespace=first.namespace)
-            await objects.delete(client, PODS, first.pod, namespace=first.namespace, grace_seconds=0)
-            await made.until(SessionState.LOST)
-            assert made.cycle.present().state is SessionState.LOST
-            made.cycle.reconnect({})
-            await made.cycle.outcome()
-            second = await objects.find(client, PODS, made.log.record.pod, namespace=first.namespace)
-            assert second["metadata"]["uid"] != pod["metadata"]["uid"]
-            assert await objects.find(client, PODS, first.pod, namespace=first.namespace) is None
 
 
 async def test_a_reconnect_with_other_settings_that_fails_leaves_those_of_the_session(cycles):
