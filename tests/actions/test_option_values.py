@@ -23,6 +23,7 @@ def no_cluster(tmp_path, monkeypatch):
         ("job new", {**JOB, "priority": "high"}, "A priority needs a queue", "--queue NAME"),
         ("job new", {**JOB, "output": "~no-such-user/a"}, "~no-such-user/a cannot be written", "another file"),
         ("job apply", {"file": "~no-such-user/a"}, "~no-such-user/a cannot be read", "Check the path"),
+        ("job apply", {"file": "/dev/null", "priority": "high"}, "A priority needs a queue", "--queue NAME"),
         ("job logs", {"name": "train", "tail": "all"}, "--tail must be a whole number", "--tail 20"),
         ("job list", {"kubeconfig": "~no-such-user/a"}, "no kubeconfig ~no-such-user/a", "--kubeconfig"),
         ("service deploy", {**SERVICE, "timeout": "soon"}, "--timeout must be a time", "30s"),
@@ -71,8 +72,3 @@ def test_the_embedded_cluster_gets_the_slices_that_are_written_or_two(written, m
     with pytest.raises(Started) as started:
         local.up(RecordedShell(), {"tpu": written})
     assert started.value.args == ({"tpuv6e:2x2": meant},)
-
-
-def test_a_priority_of_a_job_needs_a_queue():
-    with pytest.raises(ConfigError, match="A priority needs a queue"):
-        action_of("job apply")(RecordedShell(), {"file": "/dev/null", "priority": "high"})

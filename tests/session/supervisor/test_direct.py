@@ -9,7 +9,6 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.service import names, networkpolicy
 from pathways_jupyter.session.supervisor import direct
-from pathways_jupyter.session.supervisor.direct import DataPath
 
 
 def pod(ip="10.4.0.7", labels=(("app", "notebook"),), **annotations):
@@ -17,40 +16,26 @@ def pod(ip="10.4.0.7", labels=(("app", "notebook"),), **annotations):
     return {"metadata": metadata, "status": {"podIP": ip}}
 
 
-@pytest.fixture
-def google(tmp_path):
-    path = tmp_path / "product_name"
-    path.write_text("Google Compute Engine\n")
-    return path
-
-
-@pytest.fixture
-def elsewhere(tmp_path):
-    return tmp_path / "absent"
-
-
-def test_outside_of_the_cluster_it_is_the_tunnel(google):
-    assert direct.choose(ConnectConfig(), None, product_name=google) == DataPath()
-
-
-def test_on_google_cloud_it_is_encrypted(google):
-    assert direct.choose(ConnectConfig(), pod(), product_name=google) == DataPath("alts")
-
-
-def test_elsewhere_it_is_the_tunnel_and_the_reason_is_given(elsewhere):
-    route = direct.choose(ConnectConfig(), pod(), product_name=elsewhere)
-    assert not route.is_direct
-    assert "ALTS needs Google Cloud" in route.reason
-
-
-def test_the_tunnel_can_be_asked_for(google):
-    assert not direct.choose(ConnectConfig(tunnel=True), pod(), product_name=google).is_direct
-
-
-def test_a_pod_that_no_policy_can_name_takes_the_tunnel(google):
-    route = direct.choose(ConnectConfig(), pod(labels=()), product_name=google)
-    assert not route.is_direct
-    assert "no labels" in route.reason
+@pytest.mark.parametrize(
+    ("config", "own", "on_google", "credentials", "reason"),
+    [
+        (ConnectConfig(), None, True, "", ""),
+        (ConnectConfig(), pod(), True, "alts", ""),
+        (ConnectConfig(), pod(), False, "", "ALTS needs Google Cloud"),
+        (ConnectConfig(tunnel=True), pod(), True, "", ""),
+        (ConnectConfig(), pod(labels=()), True, "", "no labels"),
+    ],
+    ids=["outside of the cluster", "Google Cloud", "elsewhere", "a tunnel is asked for", "no policy can name the pod"],
+)
+def test_it_is_encrypted_and_direct_or_the_tunnel(config, own, on_google, credentials, reason, tmp_path):
+    product = tmp_path / "product_name"
+    if on_google:
+        product.write_text("Google Compute Engine\n")
+    path = direct.choose(config, own, product_name=product)
+    assert path.credentials == credentials
+    assert path.is_direct == bool(credentials)
+    assert reason in path.reason
+    assert bool(path.reason) == bool(reason)
 
 
 @pytest.mark.parametrize(("ip", "target"), [("10.4.0.7", "10.4.0.7:29100"), ("fd00::7", "[fd00::7]:29100")])
