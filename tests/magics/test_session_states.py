@@ -95,18 +95,6 @@ def test_a_card_that_a_restart_leaves_at_connecting_says_when_that_was_and_how_t
 
 
 @pytest.mark.thorough
-def test_a_card_of_an_attempt_that_is_over_does_not_say_that_it_may_change(connected, open_notebook):
-    other = open_notebook()
-    request = other.begin(f"%load_ext pathways_jupyter\n%pathways connect {SLICES} --wait")
-    other.wait_for("holds 2")
-    other.manager.interrupt_kernel()
-    other.finish(request)
-    (card,) = [each["data"] for each in other.displays.values()]
-    assert "Not connected" in card["text/html"]
-    assert not any("As of" in each for each in card.values())
-
-
-@pytest.mark.thorough
 def test_a_supervisor_that_does_not_answer_is_not_shown_as_connected(connected, machine):
     # Each waits for an answer; in another process at the same time.
     with frozen(record(machine).pid), ThreadPoolExecutor() as other:
