@@ -20,6 +20,22 @@ from pathways_jupyter.service.pathwaysjob import expansion
 NEW = ("--tpu", "ct6e-standard-4t:2x2=2", "--gcs-bucket", "gs://b/t", "--image", "python:3.12")
 
 
+@pytest.fixture
+def apply(machine, cluster):
+    """Apply a job from a file of its name; the test's end deletes it."""
+    applied = []
+
+    def apply(job, *options):
+        name = job["metadata"]["name"]
+        applied.append(name)
+        (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(job))
+        return machine.cli("job", "apply", f"{name}.yaml", "--local", *options)
+
+    yield apply
+    for name in applied:
+        machine.cli("job", "delete", name, "--yes", "--local")
+
+
 def test_new_writes_the_manifest_of_a_program(machine):
     made = machine.cli("job", "new", "train", *NEW, "--", "python", "train.py", "--steps", "3")
     assert made.returncode == 0, made.stderr
@@ -34,7 +50,7 @@ def test_new_writes_the_manifest_of_a_program(machine):
     assert (again.returncode, "cannot be written" in again.stderr) == (1, True)
 
 
-def test_a_job_from_apply_to_delete(machine, cluster, tmp_path):
+def test_a_job_from_apply_to_delete(machine, apply, tmp_path):
     # It has its slice before it answers, so the resource manager is up by then; without, the job may end before it is.
     answered = tmp_path / "answered"
     answer = (
@@ -47,8 +63,7 @@ def test_a_job_from_apply_to_delete(machine, cluster, tmp_path):
     helper = f"echo from the helper; until [ -e {shlex.quote(str(answered))} ]; do sleep 0.1; done"
     template["containers"].append({"name": "helper", "image": "any", "command": ["sh", "-c", helper]})
     template["initContainers"] = [{"name": "data", "image": "any", "command": ["echo", "from the data"]}]
-    (machine.directory / "answering.yaml").write_text(yaml.safe_dump(job))
-    applied = machine.cli("job", "apply", "answering.yaml", "--wait", "--json", "--local")
+    applied = apply(job, "--wait", "--json")
     assert applied.returncode == 0, applied.stderr
     assert json.loads(applied.stdout) == {"name": "answering", "done": "created", "state": "Completed"}
     again = machine.cli("job", "apply", "-f", "answering.yaml", "--local")
@@ -94,25 +109,21 @@ def until_shown(machine, name, said):
 
 
 @pytest.mark.thorough
-def test_a_failed_job_says_its_reason_first_and_its_events_in_their_order(machine, cluster):
+def test_a_failed_job_says_its_reason_first_and_its_events_in_their_order(machine, apply):
     raising = "import time\ndef load():\n    raise ValueError('no data in ' + 'x' * 100)\nprint('loading')\nload()"
-    for name, program in (("raising", raising), ("exiting", "raise SystemExit(3)")):
-        job = training(name, "python", "-c", program)
-        (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(job))
-    failed = machine.cli("job", "apply", "raising.yaml", "--wait", "--local")
+    failed = apply(training("raising", "python", "-c", raising), "--wait")
     reason = "✗ Job raising: failed (ValueError: no data in " + "x" * 100 + "), 1 slice of tpuv6e:2x2"
     assert reason in failed.stderr.splitlines()
     shown = machine.cli("job", "show", "raising", "--local").stdout
     assert shown.splitlines()[0] == reason
     reasons = re.findall(r"^\S+ \S+  (?:PathwaysJob|Pod|JobSet) \S+ +(\w+)", shown, re.MULTILINE)
     assert reasons.index("Failed") > max(number for number, each in enumerate(reasons) if each == "Started")
-    assert machine.cli("job", "apply", "exiting.yaml", "--wait", "--local").returncode == 1
+    assert apply(training("exiting", "python", "-c", "raise SystemExit(3)"), "--wait").returncode == 1
     assert until_shown(machine, "exiting", "failed (exit code 3)")
     # The same name again: what was of the first one is not of this one.
     machine.cli("job", "delete", "exiting", "--yes", "--local")
     absent = training("exiting", "python", "-m", "MaxText.elastic_train")
-    (machine.directory / "exiting.yaml").write_text(yaml.safe_dump(absent))
-    assert machine.cli("job", "apply", "exiting.yaml", "--wait", "--local").returncode == 1
+    assert apply(absent, "--wait").returncode == 1
     shown = until_shown(machine, "exiting", "failed (exit code 1; its log says: ")
     assert "'MaxText.elastic_train' (ModuleNotFoundError: No module named 'MaxText')" in shown.splitlines()[0]
     known = json.loads(machine.cli("job", "show", "exiting", "--json", "--local").stdout)
@@ -120,25 +131,21 @@ def test_a_failed_job_says_its_reason_first_and_its_events_in_their_order(machin
     assert abouts <= {f"Pod {each['name']}" for each in known["pods"]}
     assert [each["role"] for each in known["pods"]] == ["head"]
     assert [each["reason"] for each in known["events"]].count("Failed") == 1
-    for name in ("raising", "exiting"):
-        machine.cli("job", "delete", name, "--yes", "--local")
 
 
-def test_a_program_that_never_started_is_the_reason(machine, cluster):
+def test_a_program_that_never_started_is_the_reason(apply):
     late = training("late", "python", "-c", "0", image="registry/late:1")
     template = late["spec"]["controller"]["template"]["spec"]
     template["containers"][0].pop("command")
     template["activeDeadlineSeconds"] = 2
-    (machine.directory / "late.yaml").write_text(yaml.safe_dump(late))
-    failed = machine.cli("job", "apply", "late.yaml", "--wait", "--local")
+    failed = apply(late, "--wait")
     assert failed.returncode == 1
     last = failed.stderr.splitlines()[-1]
     assert "Job late: failed (DeadlineExceeded, Pod was active on the node longer" in last
     assert "it never started (" in last
-    machine.cli("job", "delete", "late", "--yes", "--local")
 
 
-def test_a_job_that_cannot_start_says_why_in_the_first_line(machine, cluster):
+def test_a_job_that_cannot_start_says_why_in_the_first_line(machine, apply):
     wait = ("python", "-c", "import threading; threading.Event().wait()")
     unknown, nowhere, barred = (training(each, *wait) for each in ("unknown", "nowhere", "barred"))
     template = unknown["spec"]["controller"]["template"]
@@ -151,11 +158,8 @@ def test_a_job_that_cannot_start_says_why_in_the_first_line(machine, cluster):
         # There is no pod that could say so.
         (barred, "pending (Job barred-pathways-head-0: FailedCreate: Error creating: "),
     ):
-        name = job["metadata"]["name"]
-        (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(job))
-        assert machine.cli("job", "apply", f"{name}.yaml", "--local").returncode == 0
-        assert until_shown(machine, name, said)
-        machine.cli("job", "delete", name, "--yes", "--local")
+        assert apply(job).returncode == 0
+        assert until_shown(machine, job["metadata"]["name"], said)
 
 
 async def test_who_follows_a_job_learns_that_no_pod_can_be_made(cluster):
@@ -192,10 +196,8 @@ def test_a_file_that_is_no_job_is_refused_in_a_sentence(machine, cluster):
         assert (refused.returncode, said in refused.stderr, "Traceback" in refused.stderr) == (1, True, False), path
 
 
-def test_a_job_expanded_here_works_without_the_api(machine, cluster):
-    job = training("expanded", "python", "-c", "print('ran')")
-    (machine.directory / "expanded.yaml").write_text(yaml.safe_dump(job))
-    applied = machine.cli("job", "apply", "expanded.yaml", "--as-jobset", "--wait", "--json", "--local")
+def test_a_job_expanded_here_works_without_the_api(machine, apply):
+    applied = apply(training("expanded", "python", "-c", "print('ran')"), "--as-jobset", "--wait", "--json")
     assert json.loads(applied.stdout)["state"] == "Completed", applied.stderr
     (info,) = [
         each
@@ -214,9 +216,8 @@ def test_a_name_that_the_cluster_would_refuse_is_refused_before_a_manifest_is_wr
     assert not (machine.directory / "refused.yaml").exists()
 
 
-def test_a_job_is_suspended_and_resumed(machine, cluster):
-    (machine.directory / "idle.yaml").write_text(yaml.safe_dump(headless("idle")))
-    applied = machine.cli("job", "apply", "idle.yaml", "--wait", "--local")
+def test_a_job_is_suspended_and_resumed(machine, apply):
+    applied = apply(headless("idle"), "--wait")
     assert applied.returncode == 0
     assert "does not end by itself: pathways-jupyter job delete idle ends it." in applied.stderr
     asked = machine.cli("job", "suspend", "idle", "--local")
@@ -224,24 +225,19 @@ def test_a_job_is_suspended_and_resumed(machine, cluster):
     assert "Suspend job idle (running) in namespace default? Its pods end" in asked.stderr
     assert "is suspended" in machine.cli("job", "suspend", "idle", "--local", "--yes").stdout
     assert "is resumed" in machine.cli("job", "resume", "idle", "--local").stdout
-    machine.cli("job", "delete", "idle", "--yes", "--local")
 
 
-def test_the_log_of_a_program_whose_init_container_failed_says_that(machine, cluster):
+def test_the_log_of_a_program_whose_init_container_failed_says_that(machine, apply):
     made = training("unfetched")
     init = {"name": "data", "image": "any", "command": ["bash", "-c", "echo no data; exit 3"]}
     made["spec"]["controller"]["template"]["spec"]["initContainers"] = [init]
-    (machine.directory / "unfetched.yaml").write_text(yaml.safe_dump(made))
-    assert machine.cli("job", "apply", "unfetched.yaml", "--local").returncode == 0
-    try:
-        wait_until(lambda: "which runs before it" in machine.cli("job", "logs", "unfetched", "--local").stderr)
-        said = machine.cli("job", "logs", "unfetched", "--local").stderr
-        assert "Container main of job unfetched has not started: data, which runs before it, failed (Error" in said
-        assert "exit code 3" in said
-        assert "pathways-jupyter job logs unfetched data shows what it said." in said
-        assert machine.cli("job", "logs", "unfetched", "data", "--local").stdout == "no data\n"
-    finally:
-        machine.cli("job", "delete", "unfetched", "--yes", "--local")
+    assert apply(made).returncode == 0
+    wait_until(lambda: "which runs before it" in machine.cli("job", "logs", "unfetched", "--local").stderr)
+    said = machine.cli("job", "logs", "unfetched", "--local").stderr
+    assert "Container main of job unfetched has not started: data, which runs before it, failed (Error" in said
+    assert "exit code 3" in said
+    assert "pathways-jupyter job logs unfetched data shows what it said." in said
+    assert machine.cli("job", "logs", "unfetched", "data", "--local").stdout == "no data\n"
 
 
 @pytest.mark.thorough

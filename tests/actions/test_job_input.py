@@ -370,7 +370,7 @@ async def test_values_and_keys_without_quotation_marks_are_what_kubectl_reads():
 
 async def test_an_unquoted_n_in_a_template_is_refused_as_the_cluster_refuses_it(apply):
     job = training("letters", "true")
-    text = yaml.safe_dump(job, sort_keys=False).replace("name: letters", "name: letters", 1)
+    text = yaml.safe_dump(job, sort_keys=False)
     assert "- 'true'" in text
     said = await refusal(apply, text.replace("- 'true'", "- n"))
     assert "must be a string, not the boolean false; put it in quotation marks" in said
