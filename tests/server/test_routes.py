@@ -242,24 +242,21 @@ async def test_a_page_that_sends_nonsense_is_hung_up_on(server):
                 assert socket.close_code == 1003
 
 
-async def test_a_page_may_look_at_nothing_and_then_at_a_cluster_that_is_not_there(server, unreachable):
-    async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
-        await socket.send_json({"type": "look", "scope": None})
-        await socket.send_json({"type": "look", "scope": {"context": "gone"}})
-        async for message in socket:
-            said = message.json()
-            if said["type"] == "watch" and said["watch"] == "failed":
-                break
-        assert "127.0.0.1:1" in said["problem"]["message"]
-        assert said["problem"]["hint"]
-
-
 async def problem(socket, scope):
+    """Look at a cluster that cannot be looked at, and return why."""
     await socket.send_json({"type": "look", "scope": scope})
     async for message in socket:
         said = message.json()
         if said["type"] == "watch" and said["watch"] == "failed":
             return said["problem"]
+
+
+async def test_a_page_may_look_at_nothing_and_then_at_a_cluster_that_is_not_there(server, unreachable):
+    async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
+        await socket.send_json({"type": "look", "scope": None})
+        said = await problem(socket, {"context": "gone"})
+    assert "127.0.0.1:1" in said["message"]
+    assert said["hint"]
 
 
 async def test_a_page_can_distinguish_a_first_day_from_a_fault(server, set_up):

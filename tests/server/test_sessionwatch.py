@@ -5,6 +5,7 @@ import contextlib
 import json
 import tempfile
 
+import pages
 import pytest
 from waits import frozen
 
@@ -18,39 +19,21 @@ from tests.server import conftest
 DEADLINE = 60
 
 
-class Page:
+class Page(pages.Page):
     """A page's messages, until it breaks as a WebSocket does that is being closed."""
 
     def __init__(self, breaks_at=-1):
+        super().__init__(socket=None)
         self.breaks_at = breaks_at
-        self.count = 0
-        self.sessions, self.ended, self.kernels = [], [], []
-        self.events = {}
-        self.runs = {}
-        self.news = []
-        self._changed, self.arrived = asyncio.Event(), asyncio.Event()
 
     def __call__(self, message):
         if self.count == self.breaks_at:
             raise ConnectionError("closing")
-        self.count += 1
-        if message["type"] == "sessions":
-            self.sessions, self.ended = message["sessions"], message["ended"]
-            self.kernels = message["kernels"]
-        elif message["type"] == "elastic":
-            self.runs[message["session"]] = message["run"]
-        else:
-            before = [] if message["reset"] else self.events.get(message["session"], [])
-            self.events[message["session"]] = before + message["events"]
-            self.news += message["events"] if message["news"] else []
-        self._changed.set()
-        self.arrived.set()
+        self.take(message)
 
-    async def until(self, true):
-        async with asyncio.timeout(DEADLINE):
-            while not true(self):
-                self._changed.clear()
-                await self._changed.wait()
+    @property
+    def count(self):
+        return len(self.messages)
 
 
 @pytest.fixture
@@ -241,8 +224,7 @@ async def test_a_page_that_closes_during_the_first_look_is_not_kept(runtime, wat
     watching.add(other)
     await asyncio.sleep(0)
     watching.remove(closed)
-    async with asyncio.timeout(DEADLINE):
-        await other.arrived.wait()
+    await other.until(lambda page: page.count)
     assert closed.count == 0
 
 

@@ -10,13 +10,14 @@ DEADLINE = 90
 
 
 class Page:
-    """The messages sent to a page, and its state: the rows of one cluster, and the events of each session."""
+    """The messages sent to a page, and its state: the rows of one cluster, and the events and runs of each session."""
 
     def __init__(self, socket):
         self.socket = socket
         self.messages = []
-        self.sessions, self.ended = [], []
-        self.events = {}
+        self.sessions, self.ended, self.kernels = [], [], []
+        self.events, self.news = {}, []
+        self.runs = {}
         self.scope = None
         self.identity = ""
         self.watch = None
@@ -31,8 +32,7 @@ class Page:
 
     async def read(self):
         async for message in self.socket:
-            self._take(message.json())
-            self._changed.set()
+            self.take(message.json())
 
     async def until(self, true):
         async with asyncio.timeout(DEADLINE):
@@ -49,13 +49,16 @@ class Page:
     def live(self):
         return self.watch is not None and self.watch["watch"] == "live"
 
-    def _take(self, message):
+    def take(self, message):
         self.messages.append(message)
         if message["type"] == "sessions":
-            self.sessions, self.ended = message["sessions"], message["ended"]
+            self.sessions, self.ended, self.kernels = message["sessions"], message["ended"], message["kernels"]
         elif message["type"] == "events":
             before = [] if message["reset"] else self.events.get(message["session"], [])
             self.events[message["session"]] = before + message["events"]
+            self.news += message["events"] if message["news"] else []
+        elif message["type"] == "elastic":
+            self.runs[message["session"]] = message["run"]
         elif "identity" in message and message["scope"] == self.scope:
             if message["identity"] != self.identity:
                 self.identity, self.rows = message["identity"], {}
@@ -68,6 +71,7 @@ class Page:
                 self.rows |= {row["id"]: row for row in message["put"].get("slices", ())}
                 for key in message["drop"].get("slices", ()):
                     self.rows.pop(key, None)
+        self._changed.set()
 
 
 @contextlib.asynccontextmanager
