@@ -5,12 +5,10 @@ Each ending happens to a real kernel, connected to the embedded cluster.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import os
 import signal
-import textwrap
 import threading
 import time
 import uuid
@@ -19,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asks import ask
 from jupyter_client import KernelManager
 from kernel_transport import ipc
 from waits import has_ended, wait_until
 
-from pathways_jupyter.kube import auth
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.local.cluster import LocalCluster
 from pathways_jupyter.service import leases
 from pathways_jupyter.session import registry
+from tests.conftest import Cell, Machine, Notebook
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -79,81 +77,64 @@ if sessions.current() is not None:
 """
 
 
-class Kernel:
+class Kernel(Notebook):
     """A kernel, as a notebook has one."""
 
     def __init__(self) -> None:
         # As a Jupyter server names it, which is how a kernel learns its own id.
         directory = Path(os.environ["JUPYTER_RUNTIME_DIR"])
-        self.manager = KernelManager(
-            kernel_name="python3", connection_file=str(directory / f"kernel-{uuid.uuid4()}.json"), **ipc(directory)
-        )
-        self.manager.start_kernel()
-        self.client = self.manager.blocking_client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=DEADLINE)
-        self.text = ""
+        connection = str(directory / f"kernel-{uuid.uuid4()}.json")
+        manager = KernelManager(kernel_name="python3", connection_file=connection, **ipc(directory))
+        super().__init__(Machine(directory, dict(os.environ)), manager)
 
     @property
     def pid(self) -> int:
         return self.manager.provisioner.process.pid
 
     @property
+    def text(self) -> str:
+        """All that it has printed."""
+        return "".join(self.seen)
+
+    @property
     def session(self) -> str:
         return self.text.split("session ", 1)[1].split()[0]
 
-    def run(self, code: str, on_output: Callable[[str], Any] = lambda text: None) -> dict[str, Any]:
-        """Run a cell; `on_output` is called with everything printed so far whenever there is more."""
+    def ok(self, code: str) -> None:
+        """Run a cell that does not fail."""
+        cell = self.run(code)
+        assert cell.status == "ok", cell.shown
 
-        def output(message: dict[str, Any]) -> None:
-            if message["msg_type"] == "stream":
-                self.text += message["content"]["text"]
-                on_output(self.text)
-
-        return self.client.execute_interactive(textwrap.dedent(code), timeout=DEADLINE, output_hook=output)["content"]
-
-    def ok(self, code: str, when: str = "", then: Callable[[], Any] = lambda: None) -> None:
+    def meanwhile(self, code: str, when: str, then: Callable[[], Any]) -> Cell:
         """Run a cell, and call `then` once it has printed `when`."""
-        called = []
-
-        def look(text: str) -> None:
-            # More may be printed after it, if only the end of its line.
-            if when in text and not called:
-                called.append(then())
-
-        answer = self.run(code, look)
-        assert answer["status"] == "ok", "\n".join(answer.get("traceback", ()))
+        request = self.begin(code)
+        self.finish(request, until=when)
+        then()
+        return self.finish(request)
 
     def interrupted(self, code: str, when: str) -> float:
         """Run a cell that is interrupted once it has printed `when`; the moment of that."""
-        moments = []
+        moments: list[float] = []
 
-        def on_output(text: str) -> None:
-            if when in text and not moments:
-                moments.append(time.monotonic())
-                self.manager.interrupt_kernel()
+        def interrupt() -> None:
+            moments.append(time.monotonic())
+            self.manager.interrupt_kernel()
 
-        answer = self.run(code, on_output)
-        assert (len(moments), answer.get("ename")) == (1, "KeyboardInterrupt")
+        assert self.meanwhile(code, when, interrupt).error == "KeyboardInterrupt"
         return moments[0]
 
     def dies_when(self, when: str, code: str) -> float:
         """Run a cell whose kernel is killed once it has printed `when`; the moment of that."""
-
-        def on_output(text: str) -> None:
-            if when in text:
-                os.kill(self.pid, signal.SIGKILL)
-                raise EOFError
-
-        with contextlib.suppress(EOFError):
-            self.run(code, on_output)
+        self.finish(self.begin(code), until=when)
+        os.kill(self.pid, signal.SIGKILL)
         return time.monotonic()
 
     def with_config(self, **changes: Any) -> None:
         """Change the settings with which it connects."""
         self.ok(f"import dataclasses\nfrom math import inf\nconfig = dataclasses.replace(config, **{changes!r})")
 
-    def connect(self) -> str:
+    def connect_here(self) -> str:
+        """Connect with these settings; return the session."""
         self.ok("s = connect()\nimport jax, jax.numpy as jnp\nprint(jnp.arange(8.0).sum())")
         assert "28.0" in self.text
         return self.session
@@ -165,7 +146,7 @@ class Kernel:
             self.client.wait_for_ready(timeout=DEADLINE)
         except RuntimeError:
             return False
-        return self.run(TIDY)["status"] == "ok"
+        return self.run(TIDY).status == "ok"
 
     def close(self) -> None:
         self.client.stop_channels()
@@ -187,7 +168,7 @@ def kernels() -> Iterator[list[Kernel]]:
 def kernel(config, kernels) -> Iterator[Kernel]:
     """A kernel without a session."""
     made = kernels.pop() if kernels else Kernel()
-    made.text = ""
+    made.seen.clear()
     made.ok(PRELUDE.format(config=config(2)))
     yield made
     if made.manager.has_kernel and made.manager.is_alive() and made.tidies():
@@ -206,12 +187,6 @@ def disconnect(kernel: Kernel, cluster: LocalCluster) -> float:
 def shutdown(kernel: Kernel, cluster: LocalCluster) -> float:
     moment = time.monotonic()
     kernel.manager.shutdown_kernel()
-    return moment
-
-
-def shutdown_now(kernel: Kernel, cluster: LocalCluster) -> float:
-    moment = time.monotonic()
-    kernel.manager.shutdown_kernel(now=True)
     return moment
 
 
@@ -268,7 +243,8 @@ def sigkill_to_the_supervisor(kernel: Kernel, cluster: LocalCluster) -> float:
 def sigkill_to_the_supervisor_while_disconnecting(kernel: Kernel, cluster: LocalCluster) -> float:
     pid = registry.read(kernel.session).pid
     moment = time.monotonic()
-    kernel.ok("print('now', flush=True)\ns.disconnect()", "now", lambda: _kill(pid))
+    cell = kernel.meanwhile("print('now', flush=True)\ns.disconnect()", "now", lambda: _kill(pid))
+    assert cell.status == "ok", cell.shown
     return moment
 
 
@@ -288,8 +264,9 @@ def api_server_restarts_while_connected(kernel: Kernel, cluster: LocalCluster) -
 def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: LocalCluster) -> float:
     restarting = threading.Thread(target=cluster.restart_api)
     moment = time.monotonic()
-    kernel.ok("print('now', flush=True)\ns.disconnect()", "now", restarting.start)
+    cell = kernel.meanwhile("print('now', flush=True)\ns.disconnect()", "now", restarting.start)
     restarting.join()
+    assert cell.status == "ok", cell.shown
     return moment
 
 
@@ -300,7 +277,6 @@ def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: LocalCluste
         shutdown,
         # To the supervisor the kernel's ends with this mark are the same as others: none but shutdown and restart run
         # atexit. That a session outlives the end of its own proxy or API server is shown by other tests too.
-        pytest.param(shutdown_now, marks=pytest.mark.soak),
         restart,
         pytest.param(exit_from_a_cell, marks=pytest.mark.soak),
         pytest.param(sigterm, marks=pytest.mark.soak),
@@ -316,7 +292,7 @@ def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: LocalCluste
     ],
 )
 def test_nothing_is_left_after(end, kernel, cluster, has, gone):
-    session = kernel.connect()
+    session = kernel.connect_here()
     has(session, CONNECTED)
     moment = end(kernel, cluster)
     gone(session, since=moment)
@@ -341,14 +317,7 @@ def test_nothing_is_left_when_the_kernel_is_killed_while_connecting(kernel, hold
 @pytest.mark.thorough
 def test_nothing_is_left_when_the_api_server_restarts_while_connecting(kernel, cluster, gone):
     restarting = threading.Thread(target=cluster.restart_api)
-    begun = threading.Event()
-
-    def on_output(text: str) -> None:
-        if "create" in text and not begun.is_set():
-            begun.set()
-            restarting.start()
-
-    kernel.run("s = connect()", on_output)
+    kernel.meanwhile("s = connect()", "create", restarting.start)
     restarting.join()
     moment = time.monotonic()
     kernel.manager.shutdown_kernel()
@@ -370,7 +339,7 @@ def die_together(kernel: Kernel, session: str) -> tuple[float, registry.SessionR
 def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel, has, gone):
     """No process of the session is left to clean up: the cluster's operator does, once the lease has expired."""
     kernel.with_config(lease_seconds=SHORT_LEASE)
-    session = kernel.connect()
+    session = kernel.connect_here()
     has(session, CONNECTED)
     moment, _ = die_together(kernel, session)
     gone(session, since=moment)
@@ -382,7 +351,7 @@ WITH_A_RELAY = {**CONNECTED, "processes": 3}
 @pytest.mark.thorough
 def test_nothing_is_left_of_a_session_with_a_relay_whose_kernel_is_killed(kernel, cluster, has, gone):
     kernel.with_config(relay=True)
-    session = kernel.connect()
+    session = kernel.connect_here()
     has(session, WITH_A_RELAY)
     gone(session, since=sigkill(kernel, cluster))
 
@@ -390,7 +359,7 @@ def test_nothing_is_left_of_a_session_with_a_relay_whose_kernel_is_killed(kernel
 @pytest.mark.soak
 def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_gone(kernel, has, counted, gone):
     kernel.with_config(relay=True, lease_seconds=SHORT_LEASE, keep=3 * SHORT_LEASE)
-    session = kernel.connect()
+    session = kernel.connect_here()
     has(session, WITH_A_RELAY)
     moment, _ = die_together(kernel, session)
     time.sleep(max(0.0, moment + 2 * SHORT_LEASE - time.monotonic()))
@@ -402,37 +371,32 @@ def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_g
 def test_with_a_relay_the_proxy_of_a_dead_machine_ends_also_without_an_operator(kernel, cluster, has, counted, gone):
     """The test renews the Lease in place of the dead, so that the cluster's operator has nothing to do."""
     kernel.with_config(relay=True, keep=5.0)
-    session = kernel.connect()
+    session = kernel.connect_here()
     has(session, WITH_A_RELAY)
     _, record = die_together(kernel, session)
     deadline = time.monotonic() + DEADLINE
     while counted(session)["processes"]:
         assert time.monotonic() < deadline
-        asyncio.run(_renew(cluster, record.job))
+        assert ask(cluster.kubeconfig, leases.renew, record.job, namespace="default")
         time.sleep(0.5)
     gone(session, seconds=DEADLINE)
-
-
-async def _renew(cluster: LocalCluster, job: str) -> None:
-    async with Client(auth.load(str(cluster.kubeconfig))) as client:
-        assert await leases.renew(client, job, namespace="default")
 
 
 @pytest.mark.thorough
 def test_a_restarted_kernel_takes_over_what_lingers_and_nothing_is_left_after(kernel, config, gone):
     lingering = PRELUDE.format(config=config(2, linger=DEADLINE))
     kernel.ok(lingering)
-    session = kernel.connect()
+    session = kernel.connect_here()
     kernel.manager.restart_kernel()
     kernel.client.wait_for_ready(timeout=DEADLINE)
-    kernel.text = ""
+    kernel.seen.clear()
     kernel.ok(lingering)
-    assert kernel.connect() == session
+    assert kernel.connect_here() == session
     gone(session, since=disconnect(kernel, None))
 
 
 def test_nothing_is_left_when_a_lingering_session_is_not_taken_over(kernel, config, gone):
     kernel.ok(PRELUDE.format(config=config(2, linger=0.5)))
-    session = kernel.connect()
+    session = kernel.connect_here()
     os.kill(kernel.pid, signal.SIGKILL)
     gone(session)

@@ -1,9 +1,9 @@
 """Facts of a process about itself, as a kernel and as a script."""
 
-import subprocess
 import sys
 from types import ModuleType
 
+import scripts
 from jupyter_client.manager import KernelManager
 from kernel_transport import ipc
 
@@ -34,28 +34,15 @@ def test_a_scripts_variables_are_its_own_and_those_of_its_running_functions(monk
     assert not [name for name in module.found if name.startswith("_")]
 
 
-def test_a_kernel_knows_its_id_from_the_name_of_its_connection_file(tmp_path):
+def test_a_kernel_knows_its_id_from_the_name_of_its_connection_file(open_notebook, tmp_path):
     manager = KernelManager(connection_file=str(tmp_path / "kernel-5f2c.json"), **ipc(tmp_path))
-    manager.start_kernel()
-    client = manager.client()
-    try:
-        client.start_channels()
-        client.wait_for_ready(timeout=60)
-        printed = []
-        client.execute_interactive(
-            "from pathways_jupyter.session.kernel import process\nprint(process.kernel_id(), end='')",
-            output_hook=lambda message: printed.append(message["content"].get("text", "")),
-            timeout=60,
-        )
-        assert "".join(printed) == "5f2c"
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    notebook = open_notebook(manager=manager)
+    printed = notebook.run("from pathways_jupyter.session.kernel import process\nprint(process.kernel_id())")
+    assert printed.text == "5f2c\n"
 
 
 def test_a_script_that_only_imports_ipykernel_has_no_id():
-    code = (
+    done = scripts.run(
         "import ipykernel.kernelapp\nfrom pathways_jupyter.session.kernel import process\nprint([process.kernel_id()])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "['']\n"
+    assert done.stdout == "['']\n", done.stderr
