@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+import holders
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -31,15 +32,15 @@ from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.saved import arrays as stored
-from pathways_jupyter.saved import holders
+from pathways_jupyter.saved import holders as heap_holders
 from pathways_jupyter.saved import saves as module
 from pathways_jupyter.saved.heap import LOCALS_CAN_BE_SET
 from pathways_jupyter.saved.holders import Holders
 from pathways_jupyter.saved.stored_save import StoredSave
 from pathways_jupyter.saved.suspension import Suspension
 from pathways_jupyter.saved.values import UnsavableError
-from pathways_jupyter.session import client, clusters, protocol, registry
-from pathways_jupyter.session.kernel import process, spawn
+from pathways_jupyter.session import client, clusters, registry
+from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -138,22 +139,28 @@ def test_a_new_proxy_loads_the_same_bits_types_and_places(session):
         session.load("all")
 
 
+@contextlib.contextmanager
+def saves_cut_short(monkeypatch):
+    """Each save meanwhile ends when it has written its arrays, and not yet its index."""
+    written = stored.write
+
+    def write(location, arrays, done):
+        written(location, arrays, done)
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "write", write)
+        yield
+
+
 def test_a_save_replaces_the_one_before_only_when_it_is_whole(session, monkeypatch):
     session.save("model", {"n": 1, "x": jax.device_put(np.arange(8.0), session.devices()[0])})
     bucket, place = open_bucket(), session.saves._base + "/model"
     before = bucket.find(place)
     with pytest.raises(UnsavableError, match=r"y is a .*lock"):
         session.save("model", {"y": threading.Lock()})
-    written = stored.write
-
-    def cut_short(location, arrays, done):
-        written(location, arrays, done)
-        raise OSError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stored, "write", cut_short)
-        with pytest.raises(PathwaysError, match="killed"):
-            session.save("model", {"n": 2, "x": jax.device_put(np.arange(9.0), session.devices()[0])})
+    with saves_cut_short(monkeypatch), pytest.raises(PathwaysError, match="killed"):
+        session.save("model", {"n": 2, "x": jax.device_put(np.arange(9.0), session.devices()[0])})
     assert set(bucket.find(place)) > set(before)
     assert session.load("model")["n"] == 1
     session.save("model", {"n": 3})
@@ -276,14 +283,7 @@ def test_a_bit_that_flips_in_the_bucket_is_an_error(session):
 def test_a_sweep_removes_what_was_cut_short_a_day_ago_and_nothing_else(session, monkeypatch):
     x = {"x": jax.device_put(np.arange(8.0), session.devices()[0])}
     session.save("whole", x)
-    written = stored.write
-
-    def killed(location, arrays, done):
-        written(location, arrays, done)
-        raise OSError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stored, "write", killed)
+    with saves_cut_short(monkeypatch):
         for name in ("whole", "new"):
             with pytest.raises(PathwaysError, match="killed"):
                 session.save(name, x)
@@ -493,9 +493,7 @@ def holder(session):
     links = []
 
     def take():
-        links.append(spawn.supervisor())
-        config = protocol.config_to_json(session.config)
-        links[0].answer(links[0].ask(Method.START, config=config, kernel_pid=os.getpid()), patience=DEADLINE)
+        links.append(holders.start(session.config)[0])
 
     yield take
     assert links[0].close(patience=DEADLINE)
@@ -544,7 +542,7 @@ def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(sessi
 
 
 def interrupt_while_places_are_looked_for(session):
-    with pytest.raises(KeyboardInterrupt), sigint_at(60, holders):
+    with pytest.raises(KeyboardInterrupt), sigint_at(60, heap_holders):
         session.suspender.restore()
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import holders
+import kubeconfigs
 import psutil
 import pytest
 from waits import wait_until
@@ -177,14 +178,9 @@ def gone(cluster, counted, nothing_left) -> Callable[..., None]:
 
 
 @pytest.fixture
-def unreachable(tmp_path) -> Path:
+def unreachable(tmp_path) -> str:
     """A kubeconfig whose server does not listen."""
-    path = tmp_path / "unreachable.yaml"
-    path.write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
-        "clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: x, user: {token: t}}]\n"
-    )
-    return path
+    return kubeconfigs.write(tmp_path / "unreachable", {"server": "https://127.0.0.1:1"}, {"token": "t"})
 
 
 def _processes_of(session: str, pods: Collection[str] = ()) -> list[psutil.Process]:

@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 
+import holders
 import pytest
 
 from pathways_jupyter.actions import doctor
@@ -21,8 +22,7 @@ from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import cluster as local
-from pathways_jupyter.session import clusters, protocol, registry
-from pathways_jupyter.session.kernel import spawn
+from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 
@@ -39,10 +39,7 @@ def own() -> Iterator[local.LocalCluster]:
 
 
 def connect(cluster: local.LocalCluster) -> SupervisorLink:
-    link = spawn.supervisor()
-    config = ConnectConfig(instances={TYPE: 1}, kubeconfig=str(cluster.kubeconfig), local=True)
-    asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid()}
-    link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
+    link, _ = holders.start(ConnectConfig(instances={TYPE: 1}, kubeconfig=str(cluster.kubeconfig), local=True))
     return link
 
 

@@ -8,12 +8,12 @@ import itertools
 import os
 import resource
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import scripts
 from waits import wait_until
 
 from pathways_jupyter.actions import doctor
@@ -193,9 +193,7 @@ spawn.supervisor()
 def test_a_supervisor_that_cannot_be_started_leaves_no_log(runtime):
     before = set(runtime.iterdir())
     # A process of its own, in which no other thread opens something meanwhile.
-    failed = subprocess.run(
-        [sys.executable, "-c", WITHOUT_DESCRIPTORS], capture_output=True, text=True, timeout=DEADLINE, check=False
-    )
+    failed = scripts.run(WITHOUT_DESCRIPTORS)
     assert "SessionError: The session's supervisor could not be started: Too many open files." in failed.stderr
     # Files of a session that has just ended may go meanwhile.
     assert set(runtime.iterdir()) <= before

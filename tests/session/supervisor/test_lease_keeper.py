@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import psutil
 import pytest
+from asks import ask
 
 from pathways_jupyter.base.events import EventKind, SessionState
-from pathways_jupyter.kube.auth import load
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.watch import until_gone
 from pathways_jupyter.service.names import SESSION_LABEL
@@ -20,12 +17,6 @@ pytestmark = pytest.mark.thorough
 DEADLINE = 60.0
 LEASE = 5.0
 """Seconds; a supervisor that has to wait for a processor renews it in time."""
-
-
-async def until_swept(cluster, session: str) -> None:
-    """Return when the session's Job is gone."""
-    async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(DEADLINE):
-        await until_gone(client, JOBS, namespace="default", labels=f"{SESSION_LABEL}={session}")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +37,8 @@ def test_a_session_whose_lease_ran_out_while_it_stood_still_says_so(config, clus
         since = made.event_count
         supervisor.suspend()
         try:
-            asyncio.run(until_swept(cluster, made.id))
+            swept = {"namespace": "default", "labels": f"{SESSION_LABEL}={made.id}"}
+            ask(cluster.kubeconfig, until_gone, JOBS, **swept)
         finally:
             supervisor.resume()
         lost = next(event for event in made.follow(since) if event.kind is EventKind.PROXY_LOST)

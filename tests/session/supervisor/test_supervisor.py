@@ -68,7 +68,7 @@ def test_without_a_kubeconfig_nothing_is_changed_and_nothing_left(nothing_left):
 
 
 def test_an_unreachable_api_server_is_reported_within_seconds(unreachable, nothing_left):
-    connecting = session.attempt_connect(ConnectConfig(instances=ONE, kubeconfig=str(unreachable)))
+    connecting = session.attempt_connect(ConnectConfig(instances=ONE, kubeconfig=unreachable))
     with pytest.raises(ClusterError, match="cannot be reached: connection refused"):
         list(connecting)
     nothing_left(connecting._link.session)

@@ -32,13 +32,16 @@ class Kernel:
 
 
 @contextlib.asynccontextmanager
-async def guarded(kernel: Kernel, *, user: float = 0.0, service: float = 0.0) -> AsyncIterator[SessionLog]:
-    log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig(suspend_after=user))
-    log.limit_idleness(service)
-    task = asyncio.create_task(SuspendGuard(log, kernel.ask).run())
+async def guarded(
+    kernel: Kernel, *, user: float = 0.0, **options: float
+) -> AsyncIterator[tuple[SuspendGuard, SessionLog]]:
+    log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
+    log.update(instances={"tpuv6e:2x2": 2}, suspend_after=user)
+    guard = SuspendGuard(log, kernel.ask, **options)
+    task = asyncio.create_task(guard.run())
     try:
         async with asyncio.timeout(DEADLINE):
-            yield log
+            yield guard, log
     finally:
         task.cancel()
 
@@ -49,7 +52,7 @@ def notices(log: SessionLog) -> list[str]:
 
 async def test_it_says_so_before_and_asks_once():
     kernel = Kernel(idle=100.0)
-    async with guarded(kernel, user=0.2) as log:
+    async with guarded(kernel, user=0.2) as (_, log):
         while await kernel.asked.get() is not Method.SUSPEND:
             pass
         assert len(notices(log)) == 1
@@ -66,28 +69,21 @@ async def test_it_says_so_before_and_asks_once():
 
 
 async def test_keeping_it_begins_anew_and_all_who_follow_it_see_until_when():
-    kernel, log = Kernel(idle=100.0), SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
-    log.update(suspend_after=1.0)
-    guard = SuspendGuard(log, kernel.ask)
-    task = asyncio.create_task(guard.run())
-    async with asyncio.timeout(DEADLINE):
+    kernel = Kernel(idle=100.0)
+    async with guarded(kernel, user=1.0) as (guard, log):
         for _ in range(2):
             while not log.record.suspends_at:
                 assert await kernel.asked.get() is Method.IDLE
             assert log.record.suspends_at > time.time()
             guard.keep()
             assert log.record.suspends_at == 0.0
-    task.cancel()
     seen = [event.data["suspends_at"] for event in log.history._events]
     assert [bool(at) for at in seen] == [True, False, True, False]
 
 
 async def test_without_a_limit_it_is_reported_and_not_suspended():
-    kernel, log = Kernel(idle=100.0), SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
-    log.update(instances={"tpuv6e:2x2": 2})
-    guard = SuspendGuard(log, kernel.ask, unused_seconds=0.2)
-    task = asyncio.create_task(guard.run())
-    async with asyncio.timeout(DEADLINE):
+    kernel = Kernel(idle=100.0)
+    async with guarded(kernel, unused_seconds=0.2) as (guard, log):
         for _ in range(10):
             assert await kernel.asked.get() is Method.IDLE
         assert (log.record.unused_since < time.time(), log.record.suspends_at) == (True, 0.0)
@@ -101,7 +97,6 @@ async def test_without_a_limit_it_is_reported_and_not_suspended():
         kernel.idle = 0.0
         while log.record.unused_since:
             await kernel.asked.get()
-    task.cancel()
     kept = [event.message for event in log.history._events if event.data["unused_since"] == 0.0]
     assert kept == ["In use again."] * 2
 
@@ -118,7 +113,7 @@ async def test_a_session_that_is_lost_is_not_about_to_be_suspended():
 @pytest.mark.parametrize("idle", [None, 0.0])
 async def test_a_kernel_that_is_busy_or_silent_keeps_its_session(idle):
     kernel = Kernel(idle)
-    async with guarded(kernel, user=0.1) as log:
+    async with guarded(kernel, user=0.1) as (_, log):
         for _ in range(10):
             assert await kernel.asked.get() is Method.IDLE
         assert not notices(log)
