@@ -213,7 +213,7 @@ def test_a_lost_proxy_is_reported_and_reconnecting_gets_a_new_one(connected, mac
     (record,) = sessions(machine)
     assert (record["id"], record["state"]) == (lost["id"], "connected")
     assert record["pod"] != lost["pod"]
-    _card, notice = connected.displays.values()
+    _card, notice, _progress = connected.displays.values()
     assert "A new proxy is connected since" in notice["data"]["text/plain"]
     assert "%pathways reconnect" not in notice["data"]["text/plain"]
 
