@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -119,6 +120,19 @@ def take_down(session) -> Iterator[Callable[..., faults.Fault]]:
             event.kind is EventKind.SLICE_HEALED for event in session.follow(since) if event.data.get("slice") == index
         )
         assert any(healed)
+
+
+@pytest.fixture
+def take_down_and_up(session, take_down) -> Callable[[int], None]:
+    """Take a slice down by JAX's index of it, and return when it is up again."""
+
+    def down_and_up(index: int) -> None:
+        since = session.event_count
+        take_down(index)
+        kinds = (event.kind for event in session.follow(since) if event.data.get("slice") == index)
+        assert list(itertools.islice(kinds, 2)) == [EventKind.SLICE_DOWN, EventKind.SLICE_HEALED]
+
+    return down_and_up
 
 
 def _is_loss_of(index: int, event: Event) -> bool:

@@ -9,7 +9,6 @@ import pytest
 from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
-from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.run_registry import RUNS
@@ -100,18 +99,11 @@ def test_batches_that_were_on_a_lost_slice_are_named_and_not_tried_again_and_aga
     check(elastic.train_loop(step, first_state(), Data(), steps=60, snapshots=snapshots), 60, since=latest.step)
 
 
-def test_a_worker_that_is_back_before_the_run_asks_was_lost_all_the_same(session, take_down, monkeypatch):
+def test_a_worker_that_is_back_before_the_run_asks_was_lost_all_the_same(session, take_down_and_up, monkeypatch):
     """As in a job, where no events say so: a step runs on what is left, and then the slice is used again."""
     monkeypatch.setattr(process, "session", lambda: None)
     data, manager, record = Data(), elastic.Manager(settle_seconds=0.05), Record()
-
-    def down_and_up():
-        since = session.event_count
-        take_down(1)
-        kinds = (event.kind for event in session.follow(since) if event.data.get("slice") == 1)
-        assert list(itertools.islice(kinds, 2)) == [EventKind.SLICE_DOWN, EventKind.SLICE_HEALED]
-
-    data.at[13] = down_and_up
+    data.at[13] = lambda: take_down_and_up(1)
     # No probe comes between.
     manager.start_monitoring(poll_interval=3600)
     try:
