@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import uuid
 from collections.abc import Callable, Iterator
 
+import homes
 import pytest
 from waits import wait_until
 
-from pathways_jupyter.base.config import ConnectConfig, runtime_dir
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.kube import objects
@@ -24,21 +26,9 @@ TYPE = "tpuv6e:2x2"
 
 
 @pytest.fixture(scope="session")
-def at_home(tmp_path_factory) -> Callable[[], contextlib.AbstractContextManager[None]]:
+def at_home(tmp_path_factory) -> Callable[[], contextlib.AbstractContextManager[object]]:
     """Enters, for a while, the directories that these files share."""
-    home = tmp_path_factory.mktemp("home")
-
-    @contextlib.contextmanager
-    def entered() -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("JUPYTER_RUNTIME_DIR", str(home / "rt"))
-            patch.setenv("JUPYTER_CONFIG_DIR", str(home / "config"))
-            patch.setenv("HOME", str(home))
-            patch.delenv("KUBECONFIG", raising=False)
-            runtime_dir()
-            yield
-
-    return entered
+    return functools.partial(homes.entered, tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module", autouse=True)

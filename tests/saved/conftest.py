@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 
+import homes
 import pytest
 
-from pathways_jupyter.base.config import ConnectConfig, runtime_dir
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.session.kernel import session as sessions
 
@@ -17,13 +18,8 @@ TYPE = "tpuv6e:2x2"
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
     """A session on two slices of a cluster of the test file's own."""
-    home, name = tmp_path_factory.mktemp("home"), f"s{uuid.uuid4().hex[:6]}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_RUNTIME_DIR", str(home / "rt"))
-        patch.setenv("JUPYTER_CONFIG_DIR", str(home / "config"))
-        patch.setenv("HOME", str(home))
-        patch.delenv("KUBECONFIG", raising=False)
-        runtime_dir()
+    name = f"s{uuid.uuid4().hex[:6]}"
+    with homes.entered(tmp_path_factory.mktemp("home")):
         cluster = local.up({TYPE: 2}, name=name)
         config = ConnectConfig(instances={TYPE: 2}, kubeconfig=str(cluster.kubeconfig), wait=DEADLINE)
         with sessions.connect(config) as made:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import holders
+import homes
 import kubeconfigs
 import psutil
 import pytest
@@ -39,14 +40,8 @@ TYPE = "tpuv6e:2x2"
 @pytest.fixture(scope="session", autouse=True)
 def runtime(tmp_path_factory) -> Iterator[Path]:
     """Directories of the tests' own, for every process that they start."""
-    home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_RUNTIME_DIR", str(home / "rt"))
-        patch.setenv("JUPYTER_CONFIG_DIR", str(home / "config"))
-        patch.setenv("IPYTHONDIR", str(home / "ipython"))
-        patch.setenv("HOME", str(home))
-        patch.delenv("KUBECONFIG", raising=False)
-        yield runtime_dir()
+    with homes.entered(tmp_path_factory.mktemp("home")) as directory:
+        yield directory
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +53,14 @@ def cluster(runtime) -> Iterator[local.LocalCluster]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_RUNTIME_DIR", str(runtime.parent))
         assert local.down(name)
+
+
+@pytest.fixture
+def own_cluster(runtime) -> Iterator[local.LocalCluster]:
+    """An embedded cluster with one slice, which may be spoilt, or ended."""
+    name = f"t{uuid.uuid4().hex[:6]}"
+    yield local.up({TYPE: 1}, name=name)
+    local.down(name)
 
 
 @pytest.fixture(autouse=True)

@@ -30,14 +30,6 @@ DEADLINE = 60.0
 TYPE = "tpuv6e:2x2"
 
 
-@pytest.fixture
-def own() -> Iterator[local.LocalCluster]:
-    """A cluster that may be ended."""
-    name = f"t{uuid.uuid4().hex[:6]}"
-    yield local.up({TYPE: 1}, name=name)
-    local.down(name)
-
-
 def connect(cluster: local.LocalCluster) -> SupervisorLink:
     link, _ = holders.start(ConnectConfig(instances={TYPE: 1}, kubeconfig=str(cluster.kubeconfig), local=True))
     return link
@@ -59,21 +51,21 @@ def replaced(cluster: local.LocalCluster) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("end", [ended, killed, replaced])
 def test_a_session_of_a_cluster_that_has_ended_ends_with_its_kernel_and_leaves_nothing(
-    own, end: Callable[[local.LocalCluster], None], nothing_left
+    own_cluster, end: Callable[[local.LocalCluster], None], nothing_left
 ):
-    link = connect(own)
+    link = connect(own_cluster)
     assert registry.read(link.session) is not None
-    end(own)
+    end(own_cluster)
     link.close()
     nothing_left(link.session)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("end", "said"), [(ended, ""), (killed, "The embedded cluster of this machine has ended.")])
-def test_a_session_is_lost_with_its_cluster_and_ends_with_its_kernel(own, end, said, nothing_left):
+def test_a_session_is_lost_with_its_cluster_and_ends_with_its_kernel(own_cluster, end, said, nothing_left):
     """One that has no connection at that moment finds out why too."""
-    link, events = connect(own), []
-    end(own)
+    link, events = connect(own_cluster), []
+    end(own_cluster)
     for event in link.watch():
         events.append(event)
         if event.data.get("state") == SessionState.LOST:
@@ -84,19 +76,19 @@ def test_a_session_is_lost_with_its_cluster_and_ends_with_its_kernel(own, end, s
     nothing_left(link.session)
 
 
-def test_disconnecting_while_it_is_gone_says_that_nothing_is_left(own, nothing_left):
-    link = connect(own)
-    ended(own)
+def test_disconnecting_while_it_is_gone_says_that_nothing_is_left(own_cluster, nothing_left):
+    link = connect(own_cluster)
+    ended(own_cluster)
     assert link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE) == {"left": ""}
     link.close()
     nothing_left(link.session)
 
 
 @pytest.mark.thorough
-def test_what_a_dead_supervisor_left_of_a_cluster_that_has_ended_is_swept(own, nothing_left):
-    link = connect(own)
+def test_what_a_dead_supervisor_left_of_a_cluster_that_has_ended_is_swept(own_cluster, nothing_left):
+    link = connect(own_cluster)
     record = registry.read(link.session)
-    ended(own)
+    ended(own_cluster)
     os.kill(record.pid, signal.SIGKILL)
     # Its kernel has it swept by another process.
     assert link.close(patience=DEADLINE)

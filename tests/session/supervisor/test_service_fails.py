@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 import subprocess
-import uuid
 
 import holders
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.base.events import SessionState
-from pathways_jupyter.local import cluster as local
 from pathways_jupyter.session.kernel import session
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -20,14 +18,6 @@ pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl
 DEADLINE = 60.0
 TYPE = "tpuv6e:2x2"
 FAILURE = {"type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "message": "too many restarts"}
-
-
-@pytest.fixture
-def own_cluster(runtime):
-    """A cluster with one slice, whose service may be spoilt."""
-    name = f"t{uuid.uuid4().hex[:6]}"
-    yield local.up({TYPE: 1}, name=name)
-    local.down(name)
 
 
 @pytest.mark.thorough
