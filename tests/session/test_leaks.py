@@ -275,9 +275,9 @@ def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: LocalCluste
     [
         disconnect,
         shutdown,
+        restart,
         # To the supervisor the kernel's ends with this mark are the same as others: none but shutdown and restart run
         # atexit. That a session outlives the end of its own proxy or API server is shown by other tests too.
-        restart,
         pytest.param(exit_from_a_cell, marks=pytest.mark.soak),
         pytest.param(sigterm, marks=pytest.mark.soak),
         sigkill,

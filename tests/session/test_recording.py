@@ -96,3 +96,20 @@ def test_of_a_run_only_the_newest_state_is_kept_and_its_kernel_does_not_get_it_b
     assert [event.data["step"] for event in page.events] == [0, 1, 2]
     assert [event.data["step"] for event in late.events] == [2]
     assert kernel.events == []
+
+
+class Broken:
+    """A listener whose every method fails."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"{name} is broken")
+
+
+def test_a_listener_that_fails_keeps_no_event_from_the_others():
+    log, good = History(), Listener()
+    log.listen(Broken())
+    log.listen(good)
+    log.add(Event(EventKind.WARNING, "one"))
+    log.listen(Broken())
+    log.add(Event(EventKind.WARNING, "two"))
+    assert [event.message for event in good.events] == ["one", "two"]

@@ -19,14 +19,12 @@ from waits import wait_until
 from pathways_jupyter.actions import doctor
 from pathways_jupyter.base.config import ConnectConfig, runtime_dir
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
-from pathways_jupyter.session.supervisor.session_log import History
 
 DEADLINE = 60.0
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -210,29 +208,6 @@ def test_a_record_that_cannot_be_written_leaves_the_former_one_and_no_temporary_
         assert registry.read(record.id) == before
         assert [name for name in files_of(record.id) if name.endswith(".tmp")] == []
     assert link.close(patience=DEADLINE)
-
-
-class Broken:
-    """A listener whose every method fails."""
-
-    def __getattr__(self, name: str) -> object:
-        raise RuntimeError(f"{name} is broken")
-
-
-def test_a_listener_that_fails_keeps_no_event_from_the_others():
-    history, written = History(), []
-
-    class Good:
-        transport = type("T", (), {"get_write_buffer_size": staticmethod(lambda: 0)})
-        is_closing = staticmethod(lambda: False)
-        write = staticmethod(written.append)
-
-    history.listen(Broken())
-    history.listen(Good())
-    history.add(Event(EventKind.WARNING, "one"))
-    history.listen(Broken())
-    history.add(Event(EventKind.WARNING, "two"))
-    assert [protocol.decode(line).message for line in written] == ["one", "two"]
 
 
 def test_the_doctor_says_whether_sessions_can_write_their_files(disk, monkeypatch, tmp_path):
