@@ -46,10 +46,3 @@ def test_a_supervisors_log_that_is_not_here_is_a_sentence(host, why):
     record = written(service="s:29001", host=host)
     with pytest.raises(SessionError, match=f"The log of session {record.id}'s supervisor cannot be read: .*{why}"):
         actions.logs(RecordedShell(), {"program": "supervisor", "session": record.id})
-
-
-def test_the_last_lines_of_a_supervisors_log_are_shown():
-    record, shell = written(service="s:29001"), RecordedShell()
-    registry.log_path(record.id).write_text("one\ntwo\nthree\n")
-    actions.logs(shell, {"program": "supervisor", "session": record.id, "tail": "2"})
-    assert shell.lines == [("two", {"pod": ""}), ("three", {"pod": ""})]

@@ -102,26 +102,26 @@ SupervisorLink.watch = interrupted
 """
 
 
+def in_session(notebook):
+    """Connect a notebook, which has shown nothing else; where it is connected already, this shows its session."""
+    notebook.displays.clear()
+    notebook.seen.clear()
+    cell = notebook.run(CONNECT)
+    assert cell.status == "ok", cell.shown
+    return notebook
+
+
 @pytest.fixture
 def undisturbed(shared_notebook, cluster):
     """The notebook, connected; for tests that leave its session as it is, and so share it."""
-    shared_notebook.displays.clear()
-    shared_notebook.seen.clear()
-    # Where it is connected already, this shows its session.
-    cell = shared_notebook.run(CONNECT)
-    assert cell.status == "ok", cell.shown
-    return shared_notebook
+    return in_session(shared_notebook)
 
 
 @pytest.fixture
 def connected(shared_notebook, cluster):
     """The notebook, connected by a session of the test's own."""
     shared_notebook.run("%pathways disconnect")
-    shared_notebook.displays.clear()
-    shared_notebook.seen.clear()
-    cell = shared_notebook.run(CONNECT)
-    assert cell.status == "ok", cell.shown
-    yield shared_notebook
+    yield in_session(shared_notebook)
     shared_notebook.run("%pathways disconnect")
 
 

@@ -213,12 +213,6 @@ def test_an_interrupt_in_the_terminal_ends_the_trace_and_shows_it(connected, mac
     assert "Profile of 8 chips" in out
 
 
-def test_without_a_session_the_command_says_so(machine, cluster):
-    refused = machine.cli("profile", "--session", "nosuch")
-    assert refused.returncode == 1
-    assert "no session" in refused.stderr
-
-
 @pytest.mark.thorough
 def test_a_trace_ends_with_its_proxy_and_stays_readable(connected):
     for command in ("reconnect --yes", "suspend --yes", "disconnect"):

@@ -66,14 +66,6 @@ def test_a_warning_without_a_handler_is_captured(monkeypatch) -> None:
     assert printed(transcript) == "slow disk\n"
 
 
-def test_log_records_are_captured_where_the_process_logs_elsewhere(monkeypatch) -> None:
-    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
-    transcript = Transcript("a")
-    with streams.written_to(transcript):
-        logging.getLogger("loader").warning("slow disk")
-    assert printed(transcript) == "WARNING:loader:slow disk\n"
-
-
 def test_of_a_librarys_log_lines_a_cell_shows_warnings_until_its_code_asks_for_more(caplog) -> None:
     """The process's handler writes to its log, as a sidecar's does; a library's logger has a level of its own."""
     library, root, level = logging.getLogger("a.library"), logging.getLogger(), logging.getLogger().level
