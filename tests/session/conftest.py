@@ -18,10 +18,10 @@ import homes
 import kubeconfigs
 import psutil
 import pytest
+from asks import ask
 from waits import wait_until
 
 from pathways_jupyter.base.config import ConnectConfig, runtime_dir
-from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, list_
 from pathways_jupyter.kube.watch import until_gone
@@ -110,7 +110,7 @@ def counted(cluster, runtime) -> Callable[[str], dict[str, int]]:
     pods: dict[str, set[str]] = {}
 
     def count(session: str) -> dict[str, int]:
-        in_cluster = asyncio.run(_in_cluster(cluster, session))
+        in_cluster = ask(cluster.kubeconfig, _in_cluster, session)
         known = pods.setdefault(session, set())
         known.update(pod["metadata"]["uid"] for pod in in_cluster["pods"])
         return {
@@ -169,7 +169,7 @@ def gone(cluster, counted, nothing_left) -> Callable[..., None]:
 
     def wait(session: str, *, since: float | None = None, seconds: float = LEAK_SECONDS) -> None:
         began = time.monotonic() if since is None else since
-        asyncio.run(_until_gone(cluster, session, began + seconds))
+        ask(cluster.kubeconfig, _until_gone, session, began + seconds)
         nothing_left(session, deadline=began + seconds)
         took = time.monotonic() - began
         left = {kind: number for kind, number in counted(session).items() if number}
@@ -229,16 +229,15 @@ def _sockets_of(session: str) -> set[str]:
     return held | {path for path in files if Path(path).is_socket()}
 
 
-async def _until_gone(cluster: local.LocalCluster, session: str, deadline: float) -> None:
-    async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(deadline - time.monotonic()):
+async def _until_gone(client: Client, session: str, deadline: float) -> None:
+    async with asyncio.timeout(deadline - time.monotonic()):
         for resource in (JOBS, LEASES, PODS):
             await until_gone(client, resource, namespace="default", labels=f"{SESSION_LABEL}={session}")
 
 
-async def _in_cluster(cluster: local.LocalCluster, session: str) -> dict[str, list[Object]]:
-    async with Client(load(str(cluster.kubeconfig))) as client:
-        selector = f"{SESSION_LABEL}={session}"
-        return {
-            resource.plural: (await list_(client, resource, namespace="default", labels=selector)).items
-            for resource in (JOBS, LEASES, PODS)
-        }
+async def _in_cluster(client: Client, session: str) -> dict[str, list[Object]]:
+    selector = f"{SESSION_LABEL}={session}"
+    return {
+        resource.plural: (await list_(client, resource, namespace="default", labels=selector)).items
+        for resource in (JOBS, LEASES, PODS)
+    }

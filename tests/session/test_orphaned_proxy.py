@@ -7,10 +7,9 @@ import signal
 import time
 
 import pytest
+from asks import ask
 from waits import has_ended, wait_until
 
-from pathways_jupyter.kube.auth import load
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, PODS
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.service import abandoned, status
@@ -33,18 +32,17 @@ async def delete_without_pods(client, record):
                 return change.object["metadata"]["name"]
 
 
-async def look(cluster, record):
+async def look(client, record):
     """Delete the Job; return who holds slices then, and what a sweep would delete."""
-    async with Client(load(str(cluster.kubeconfig))) as client:
-        pod = await delete_without_pods(client, record)
-        (service,) = await status.fetch(client, record.namespace)
-        return pod, service, await abandoned.sweep(client, record.namespace, dry_run=True, reclaim=abandoned.EVERY)
+    pod = await delete_without_pods(client, record)
+    (service,) = await status.fetch(client, record.namespace)
+    return pod, service, await abandoned.sweep(client, record.namespace, dry_run=True, reclaim=abandoned.EVERY)
 
 
 def test_it_is_seen_to_hold_its_slice_lives_as_long_as_its_session_and_goes_with_it(cluster, hold, gone):
     link = hold(1)
     record = registry.read(link.session)
-    pod, service, swept = asyncio.run(look(cluster, record))
+    pod, service, swept = ask(cluster.kubeconfig, look, record)
     (holder,) = service.holders
     assert (holder.session, holder.pod, holder.notebook) == (record.id, pod, "work/holder.ipynb")
     assert holder.until > time.time()
@@ -59,7 +57,7 @@ def test_it_is_seen_to_hold_its_slice_lives_as_long_as_its_session_and_goes_with
 def test_the_operator_deletes_it_once_its_session_is_dead(cluster, hold, gone):
     link = hold(1, lease_seconds=LEASE_SECONDS)
     record = registry.read(link.session)
-    asyncio.run(look(cluster, record))
+    ask(cluster.kubeconfig, look, record)
     os.kill(record.pid, signal.SIGKILL)
     wait_until(lambda: has_ended(record.pid), DEADLINE)
     registry.remove(record)
