@@ -64,15 +64,6 @@ def test_a_flood_ends_with_a_note_and_its_last_lines() -> None:
     assert text(pieces).endswith("[host 0] z\n")
 
 
-def value(index: int, shown: str) -> HostResult:
-    return HostResult(host(index), (Display({"text/plain": shown}, value=True),))
-
-
-def test_equal_values_are_shown_once() -> None:
-    values = show.values(result(value(0, "1"), value(1, "1"), value(2, "2")))
-    assert repr(values) == "[hosts 0, 1] 1\n[host 2] 2"
-
-
 def failed(index: int, message: str) -> HostResult:
     return HostResult(
         host(index), (), failure=Failure((index,), "ValueError", message, f"Traceback\n{message}", 3, "f()")

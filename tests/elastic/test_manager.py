@@ -84,8 +84,8 @@ def test_resize_goes_on_with_fewer_slices_and_pause_waits_for_all(session, take_
     assert list(itertools.islice(whats, 3)) == ["injected", "detected", "resumed"]
 
 
-def test_other_errors_are_not_retried(make_manager):
-    @make_manager().elastic_retry(max_retries=3, poll_interval=0.2)
+def test_other_errors_are_not_retried(session):
+    @elastic.Manager().elastic_retry(max_retries=3, poll_interval=0.2)
     def train():
         raise KeyError("mine")
 

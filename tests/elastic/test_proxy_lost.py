@@ -46,24 +46,6 @@ def test_a_run_with_snapshots_on_the_hosts_only_says_that_none_is_left(session, 
 
 
 @pytest.mark.soak
-def test_interrupted_without_a_proxy_it_gets_one_when_it_is_called_again(session, lose):
-    """The cell was interrupted at the moment of the loss; the user runs it again."""
-    data, snapshots = Data(), elastic.Snapshots()
-
-    def lose_and_interrupt():
-        since = session.event_count
-        lose(session.record.pod)
-        next(event for event in session.follow(since) if event.data.get("state") == "lost")
-        raise KeyboardInterrupt
-
-    data.at[15] = lose_and_interrupt
-    with pytest.raises(KeyboardInterrupt):
-        elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
-    result = elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
-    check(result, 30)
-
-
-@pytest.mark.soak
 def test_interrupted_while_it_reconnects_it_resumes_when_it_is_called_again(session, lose, monkeypatch):
     data, snapshots, watch = Data(), elastic.Snapshots(), SupervisorLink.watch
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib import metadata
 
 from pathways_jupyter.session.kernel import jax_plugin
 
@@ -41,11 +40,6 @@ def found(**variables: str) -> tuple[list[str], str, list[str]]:
     ran = subprocess.run([sys.executable, "-c", FIND], env=environment, capture_output=True, text=True, check=True)
     new, registered, logged = json.loads(ran.stdout.splitlines()[-1])
     return new, registered, logged
-
-
-def test_jax_finds_the_plugin_by_its_entry_point():
-    (point,) = [each for each in metadata.entry_points(group="jax_plugins") if each.name == "pathways_proxy"]
-    assert point.value == jax_plugin.__name__
 
 
 def test_a_program_without_a_target_imports_next_to_nothing():

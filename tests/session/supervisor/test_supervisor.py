@@ -143,12 +143,3 @@ def test_a_prepared_supervisor_ends_with_the_kernel_that_never_used_it(nothing_l
         session = kernel.stdout.readline().decode().strip()
         kernel.kill()
     nothing_left(session)
-
-
-@pytest.mark.thorough
-def test_a_session_that_ends_is_closing_until_its_proxy_is_removed(connected):
-    since = connected.event_count
-    connected.disconnect()
-    states = [(event.data["state"], event.message) for event in connected.events(since) if "state" in event.data]
-    assert [state for state, _ in states] == ["closing", "closed"]
-    assert states[0][1] == "Removing the proxy."
