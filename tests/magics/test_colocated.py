@@ -12,10 +12,6 @@ import jax, numpy as np
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
 x = jax.device_put(np.arange(8.0), jax.NamedSharding(mesh, jax.P("x")))
 """
-DOUBLED = """%%colocated --in x,factor --out z
-import jax
-z = jax.make_array_from_single_device_arrays(x.shape, x.sharding, [s.data * factor for s in x.addressable_shards])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +24,6 @@ def connected(cluster, shared_notebook):
 def lines(cell) -> list[str]:
     """The lines of a cell's output, wherever its outputs are cut."""
     return [line for line in cell.text.splitlines() if line]
-
-
-@pytest.mark.thorough
-def test_arrays_go_in_and_come_back_as_variables(connected) -> None:
-    connected.run("factor = 3")
-    assert connected.run(DOUBLED).status == "ok"
-    assert connected.run("print(z.sharding == x.sharding, float(z.sum()))").text.strip() == "True 84.0"
 
 
 def test_output_is_labelled_by_host_and_the_value_is_shown(connected) -> None:

@@ -88,16 +88,22 @@ def test_an_end_that_was_not_announced_is_reported_and_cleaned_up_after():
         link.answer(link.ask(Method.STATUS))
 
 
-def test_an_end_that_was_announced_or_asked_for_is_no_loss():
-    for announce in (True, False):
-        link, peer = pair(orphaned=lambda: pytest.fail("nothing is left to clean up"))
-        if announce:
-            send(peer, state(SessionState.CLOSED))
-        else:
-            assert not link.close()
-        peer.close()
-        assert link.close(patience=DEADLINE)
-        assert EventKind.SUPERVISOR_LOST not in [event.kind for event in link.events()]
+@pytest.mark.parametrize(
+    ("announced", "code"),
+    [(True, None), (False, None), (True, 3)],
+    ids=["announced", "asked for", "announced by a process that fails then"],
+)
+def test_an_end_that_was_announced_or_asked_for_is_no_loss(announced, code):
+    process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) if code else None
+    link, peer = pair(process=process, orphaned=lambda: pytest.fail("nothing is left to clean up"))
+    if announced:
+        send(peer, state(SessionState.CLOSED))
+    else:
+        assert not link.close()
+    peer.close()
+    assert link.close(patience=DEADLINE)
+    assert (link.state is SessionState.CLOSED) == announced
+    assert EventKind.SUPERVISOR_LOST not in [event.kind for event in link.events()]
 
 
 def test_waiting_too_long_is_an_error_that_leaves_the_request_open():
@@ -154,16 +160,6 @@ def test_when_the_loss_of_the_supervisor_is_published_the_link_has_ended():
     peer.close()
     list(link.watch())
     assert ended == [True]
-
-
-def test_a_supervisor_that_is_closed_is_not_lost_however_its_process_ends():
-    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
-    link, peer = pair(process=ended, orphaned=lambda: pytest.fail("nothing is left to clean up"))
-    send(peer, state(SessionState.CLOSED))
-    peer.close()
-    assert link.close(patience=DEADLINE)
-    assert link.state is SessionState.CLOSED
-    assert EventKind.SUPERVISOR_LOST not in [event.kind for event in link.events()]
 
 
 def test_an_answer_that_nothing_waits_for_any_more_is_not_kept():
