@@ -415,12 +415,8 @@ def test_an_interrupt_that_comes_just_before_the_attempt_ends_it_before_anything
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"instances": {"tpuv5e:4x4": 1}}, "has slices of tpuv6e:2x2, not tpuv5e:4x4"),
-        ({"instances": {TYPE: 3}}, "has 2 slices in all, but 3 were requested"),
-        ({"service": "other"}, "There is no Pathways service other in namespace default"),
         ({"namespace": "elsewhere"}, "There is no namespace elsewhere in cluster"),
         ({"proxy_image": "example.com/proxy_server:none"}, "its image cannot be pulled"),
-        ({"context": "nowhere"}, "nowhere"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(config, gone, changes, message):

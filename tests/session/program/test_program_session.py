@@ -259,23 +259,6 @@ def test_what_a_program_leaves_running_in_its_group_is_ended(run):
     assert program.processes() == []
 
 
-def killed_at_a_random_moment(run: Callable[..., Run], gone: Callable[..., None]) -> None:
-    before = {record.id for record in registry.sessions()}
-    program, moment = run(COMPUTES), random.uniform(0, LONGEST_LIFE_SECONDS)
-    time.sleep(moment)
-    made = {record.id for record in registry.sessions()} - before
-    program.process.kill()
-    program.process.wait()
-    killed = time.monotonic()
-    print(f"killed after {moment:.2f} s")
-    made |= {record.id for record in registry.sessions()} - before
-    for session in made:
-        gone(session, since=killed, seconds=LEAK_SECONDS)
-    left = program.processes()
-    wait_until(lambda: have_ended(left), LEAK_SECONDS)
-    assert program.processes() == []
-
-
 @pytest.mark.thorough
 def test_nothing_is_left_when_run_itself_is_killed(run, gone):
     program = run(COMPUTES)
@@ -290,7 +273,20 @@ def test_nothing_is_left_when_run_itself_is_killed(run, gone):
 @pytest.mark.soak
 @pytest.mark.parametrize("attempt", range(20))
 def test_nothing_is_left_when_run_is_killed_at_any_of_twenty_moments(attempt, run, gone):
-    killed_at_a_random_moment(run, gone)
+    before = {record.id for record in registry.sessions()}
+    program, moment = run(COMPUTES), random.uniform(0, LONGEST_LIFE_SECONDS)
+    time.sleep(moment)
+    made = {record.id for record in registry.sessions()} - before
+    program.process.kill()
+    program.process.wait()
+    killed = time.monotonic()
+    print(f"killed after {moment:.2f} s")
+    made |= {record.id for record in registry.sessions()} - before
+    for session in made:
+        gone(session, since=killed, seconds=LEAK_SECONDS)
+    left = program.processes()
+    wait_until(lambda: have_ended(left), LEAK_SECONDS)
+    assert program.processes() == []
 
 
 @pytest.mark.thorough
