@@ -133,23 +133,6 @@ async def test_the_sidebars_reconnect_starts_another_as_well(own, monkeypatch):
         assert "is over" in notebook.run("%pathways disconnect").text
 
 
-@pytest.mark.soak
-def test_reconnecting_to_another_cluster_that_is_away_says_why_and_not_after_minutes(own):
-    up = json.loads(own.cli("local", "up", "--json").stdout)
-    with contextlib.closing(Notebook(own)) as notebook:
-        notebook.connect(f"--kubeconfig {up['kubeconfig']} --tpu tpuv6e:2x2=1")
-        os.kill(up["pid"], signal.SIGKILL)
-        notebook.wait_for("All arrays on TPUs are lost")
-        refused = notebook.run("%pathways reconnect", timeout=60)
-        assert refused.error == "ClusterError"
-        assert "cannot be reached: connection refused" in refused.shown
-        # Its port and its certificates are others then; the file says which.
-        assert own.cli("local", "up").returncode == 0
-        again = notebook.run("%pathways reconnect")
-        assert again.status == "ok", again.shown
-        assert "is over" in notebook.run("%pathways disconnect").text
-
-
 @pytest.mark.thorough
 def test_a_connect_waits_for_an_api_server_that_is_being_restarted(own):
     assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
