@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import multiprocessing
 import os
 import queue
 import re
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import psutil
 import pytest
+import scripts
 
 from benchmarks.link import Link
 from pathways_jupyter.base import interrupts
@@ -454,20 +454,33 @@ def test_a_connection_that_is_not_waited_for_is_given_up(config, gone):
     gone(name)
 
 
-def test_a_child_of_the_kernel_does_not_keep_its_session_alive(config, gone):
-    """The child is forked with every descriptor that the kernel has, and outlives the session."""
-    context = multiprocessing.get_context("fork")
-    release = context.Event()
-    made = session.connect(config(1))
-    child = context.Process(target=release.wait)
-    child.start()
+_DIES = """
+import os, signal, time
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.session.kernel import session
+
+me, os.getpid = os.getpid(), lambda: 0
+made = session.connect({config})
+if not (child := os.fork()):
+    # So that only the connection may be waited for.
+    os.close(1)
+    os.close(2)
+    time.sleep({seconds})
+    os._exit(0)
+print(made.id, child, flush=True)
+os.kill(me, signal.SIGKILL)
+"""
+
+
+def test_a_child_of_a_kernel_that_is_killed_does_not_keep_its_session_alive(config, gone):
+    """Where the system can watch no process, and with each descriptor of the kernel in the child."""
+    killed = scripts.run(_DIES.format(config=config(1), seconds=2 * DEADLINE))
+    made, child = killed.stdout.split()
     try:
-        made._side.link.close(patience=DEADLINE)
-        gone(made.id)
+        gone(made)
+        assert psutil.pid_exists(int(child))
     finally:
-        release.set()
-        child.join()
-        made.disconnect()
+        os.kill(int(child), signal.SIGKILL)
 
 
 @pytest.mark.thorough
