@@ -123,17 +123,3 @@ async def test_the_dynamic_client_finds_jobsets(bench, api) -> None:
         sets.delete(name="s", namespace="default")
 
     await asyncio.to_thread(work)
-
-
-async def test_the_custom_objects_client_reads_a_jobset(bench, api) -> None:
-    from kubernetes import client
-
-    def work() -> None:
-        custom = client.CustomObjectsApi(api)
-        place = ("jobset.x-k8s.io", "v1alpha2", "default", "jobsets")
-        body = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}, "spec": {}}
-        custom.create_namespaced_custom_object(*place, body)
-        assert custom.get_namespaced_custom_object(*place, "s")["metadata"]["name"] == "s"
-        assert len(custom.list_namespaced_custom_object(*place)["items"]) == 1
-
-    await asyncio.to_thread(work)

@@ -69,6 +69,7 @@ CALLS = [
     ),
     ("ApiextensionsV1Api", "list_custom_resource_definition", ()),
     ("CustomObjectsApi", "create_namespaced_custom_object", (*KIND, JOBSET)),
+    ("CustomObjectsApi", "get_namespaced_custom_object", (*KIND, "x")),
     ("CustomObjectsApi", "list_namespaced_custom_object", KIND),
     ("CustomObjectsApi", "patch_namespaced_custom_object", (*KIND, "x", {"spec": {"suspend": True}})),
     ("CustomObjectsApi", "delete_namespaced_custom_object", (*KIND, "x")),
@@ -93,5 +94,5 @@ async def test_every_call_is_served(bench) -> None:
                     failed.append(f"{name}: {error.status} {error.body}")
         return failed
 
-    assert len(CALLS) == 46
+    assert len(CALLS) == 47
     assert await asyncio.to_thread(work) == []

@@ -85,6 +85,8 @@ async def test_only_some_kinds_count_generations(bench, pod_manifest) -> None:
         assert (code, made["metadata"].get("generation")) == (201, generation), path
     _, changed = await bench.call("PATCH", f"{MAPS}/a", {"data": {"x": "y"}}, headers=MERGE)
     assert "generation" not in changed["metadata"]
+    _, changed = await bench.call("PATCH", f"{JOBS}/j", {"metadata": {"labels": {"a": "b"}}}, headers=MERGE)
+    assert changed["metadata"]["generation"] == 1
     _, changed = await bench.call("PATCH", f"{JOBS}/j", {"spec": {"parallelism": 2}}, headers=MERGE)
     assert changed["metadata"]["generation"] == 2
     # Being given a node is not a change of what was asked for.
@@ -104,42 +106,8 @@ async def test_a_pod_gets_its_node_from_a_binding_alone(bench, pod_manifest) -> 
     assert "nodeName" not in (await bench.call("GET", f"{PODS}/p"))[1]["spec"]
 
 
-TEMPLATE_IMAGE = {"template": {"spec": {"containers": [{"name": "main", "image": "y"}]}}}
-TEMPLATE_NODE = {"template": {"spec": {"nodeSelector": {"a": "b"}}}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "change", "code"),
-    [
-        ({}, TEMPLATE_IMAGE, 422),
-        ({}, TEMPLATE_NODE, 422),
-        ({}, {"completions": 2}, 422),
-        ({}, {"parallelism": 2}, 200),
-        ({}, {"selector": {"matchLabels": {"a": "b"}}}, 422),
-        ({}, {"completionMode": "Indexed"}, 422),
-        ({"suspend": True}, TEMPLATE_IMAGE, 422),
-        ({"suspend": True}, TEMPLATE_NODE, 200),
-        ({"suspend": True}, {"completions": 2}, 422),
-        ({"suspend": True}, {"suspend": False}, 200),
-    ],
-)
-async def test_what_a_job_runs_is_decided_when_it_is_created(bench, spec, change, code) -> None:
-    await bench.call("POST", JOBS, job(**spec))
-
-    assert (await bench.call("PATCH", f"{JOBS}/j", {"spec": change}, headers=MERGE))[0] == code
-
-
 def pod(**container):
     return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x", **container}]}}
-
-
-FIELD = {"fieldRef": {"fieldPath": "metadata.name"}}
-
-
-def with_volumes(*names, mounts=()):
-    made = pod(volumeMounts=[*mounts])
-    made["spec"]["volumes"] = [{"name": name, "emptyDir": {}} for name in names]
-    return made
 
 
 def definition(version):
@@ -155,27 +123,7 @@ def definition(version):
     ("path", "body", "field"),
     [
         (PODS, pod(ports=[{"containerPort": 99999}]), "spec.containers[0].ports[0].containerPort"),
-        (PODS, pod(ports=[{"containerPort": 0}]), "spec.containers[0].ports[0].containerPort"),
-        (PODS, pod(volumeMounts=[{"name": "v", "mountPath": "/v"}]), "spec.containers[0].volumeMounts[0].name"),
-        (PODS, pod(env=[{"name": "", "value": "x"}]), "spec.containers[0].env[0].name"),
-        (PODS, pod(name="Main"), "spec.containers[0].name"),
-        (PODS, pod(env=[{"name": "A", "value": "x", "valueFrom": FIELD}]), "spec.containers[0].env[0].valueFrom"),
-        (PODS, pod(resources={"requests": {"cpu": "-1"}}), "spec.containers[0].resources.requests[cpu]"),
-        (
-            PODS,
-            pod(resources={"limits": {"memory": "1G"}, "requests": {"memory": "1Gi"}}),
-            "spec.containers[0].resources.requests",
-        ),
-        (PODS, with_volumes("v", "v"), "spec.volumes[1].name"),
-        (
-            PODS,
-            with_volumes("v", mounts=[{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/v"}]),
-            "spec.containers[0].volumeMounts[1].mountPath",
-        ),
-        (PODS, pod(imagePullPolicy="Perhaps"), "spec.containers[0].imagePullPolicy"),
         (JOBS, job(completionMode="Perhaps"), "spec.completionMode"),
-        (JOBS, job(completionMode="Indexed", parallelism=1), "spec.completions"),
-        (JOBS, job(selector={"matchLabels": {"a": "b"}}), "spec.selector"),
         (CRDS, definition({}), "spec.versions[0].schema.openAPIV3Schema"),
     ],
 )
@@ -221,30 +169,12 @@ async def test_an_unknown_field_is_named_before_a_missing_one(bench) -> None:
 
 
 @kubectl_needed
-async def test_kubectl_says_that_it_does_not_know_a_kind(bench) -> None:
-    manifest = b"apiVersion: example.com/v1\nkind: Nope\nmetadata: {name: a}\n"
-
-    output = await bench.kubectl("apply", "-f", "-", stdin=manifest, code=1)
-
-    assert 'no matches for kind "Nope" in version "example.com/v1"' in output
-    assert "ensure CRDs are installed first" in output
-
-
-@kubectl_needed
-async def test_kubectl_shows_and_applies_lists_as_before(bench, pod_manifest) -> None:
+async def test_kubectl_shows_lists_as_before(bench) -> None:
     await bench.running_pod("p")
     await bench.running_pod("q")
 
     listed = json.loads(await bench.kubectl("get", "pods", "-o", "json"))
     assert [(item["kind"], item["apiVersion"]) for item in listed["items"]] == [("Pod", "v1")] * 2
-    output = await bench.kubectl(
-        "apply",
-        "-f",
-        "-",
-        stdin=json.dumps({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "n"}, "spec": {"nope": 1}}).encode(),
-        code=1,
-    )
-    assert 'unknown field "spec.nope"' in output
 
 
 async def test_a_pod_needs_a_service_account_that_exists(bench, pod_manifest) -> None:
@@ -273,6 +203,7 @@ async def test_some_namespaces_stay_and_one_that_ends_takes_nothing_new(bench) -
     assert (await bench.call("POST", pods, held))[0] == 201
     _, ending = await bench.call("DELETE", "/api/v1/namespaces/short")
     assert ending["status"]["phase"] == "Terminating"
+    assert (await bench.call("GET", "/api/v1/namespaces/short/serviceaccounts"))[1]["items"] == []
     code, refused = await bench.call("POST", "/api/v1/namespaces/short/configmaps", {"metadata": {"name": "late"}})
     assert code == 403
     assert "because it is being terminated" in refused["message"]

@@ -37,11 +37,19 @@ def test_an_object_goes_where_it_says_or_where_the_request_says():
     assert placed(NODES, {"name": "n", "namespace": "default"}) == {"name": "n"}
 
 
-@pytest.mark.parametrize(("namespace", "status"), [("nowhere", 404), ("ending", 403)])
-def test_an_object_needs_a_namespace_that_is_there_and_stays(namespace, status):
-    with pytest.raises(StatusError) as refused:
+@pytest.mark.parametrize(
+    ("namespace", "status", "said"),
+    [("nowhere", 404, 'namespaces "nowhere" not found'), ("ending", 403, "because it is being terminated")],
+)
+def test_an_object_needs_a_namespace_that_is_there_and_stays(namespace, status, said):
+    with pytest.raises(StatusError, match=said) as refused:
         placed(CONFIG_MAPS, {"name": "a"}, namespace)
     assert refused.value.status == status
+
+
+def test_an_object_needs_a_name():
+    with pytest.raises(StatusError, match=r"metadata.name: Required value: name or generateName is required"):
+        placed(PODS, {"name": ""})
 
 
 def test_a_generated_name_is_cut_so_that_its_end_stays():
@@ -56,7 +64,7 @@ def test_a_generated_name_is_cut_so_that_its_end_stays():
         (PODS, "a.b-c", True),
         (PODS, "a" * 253, True),
         (PODS, "a" * 254, False),
-        (PODS, "A", False),
+        *((PODS, name, False) for name in ("A", "a_b", "-a", "a/b", "..", "a b")),
         (PODS, 5, False),
         (SERVICES, "a.b", False),
         (SERVICES, "a" * 63, True),

@@ -53,6 +53,7 @@ def test_a_path_that_is_not_one_of_objects_has_no_route(path):
         ("GET", "/api/v1/pods/p", 404),
         ("GET", f"{DEFAULT}/pods/p/log/more", 404),
         ("POST", "/api/v1/pods", 405),
+        ("POST", f"{DEFAULT}/configmaps/c", 405),
         ("POST", f"{DEFAULT}/pods/p/log", 405),
         ("PUT", f"{DEFAULT}/pods", 405),
         ("HEAD", f"{DEFAULT}/pods/p", 405),

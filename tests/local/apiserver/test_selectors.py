@@ -62,7 +62,7 @@ def test_an_expression_selects(key: str, operator: str, values: list[str] | None
     assert matches_selector({"matchLabels": {"app": "api"}, "matchExpressions": [expression]}, LABELS) is False
 
 
-@pytest.mark.parametrize("text", ["app in web", "app=web,", "=web", "app=we b", "app in (w/b)", "a,,b"])
+@pytest.mark.parametrize("text", ["app in web", "app=web,", "=web", "app=we b", "app in (w/b)", "a,,b", "a=b=c", "("])
 def test_a_label_selector_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(StatusError) as refused:
         label_test(text)

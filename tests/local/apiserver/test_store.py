@@ -9,11 +9,6 @@ from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.resources import (
     CONFIG_MAPS,
     CRDS,
-    JOBS,
-    JOBSETS,
-    LEASES,
-    NAMESPACES,
-    PODS,
 )
 from pathways_jupyter.local.apiserver.selectors import label_test
 from pathways_jupyter.local.apiserver.store import Store
@@ -46,14 +41,6 @@ def test_generated_names_differ(store: Store) -> None:
     assert all(name.startswith("a-") and len(name) == 7 for name in names)
 
 
-@pytest.mark.parametrize("name", ["", "A", "a_b", "-a", "a/b", "..", "a" * 254, "a b"])
-def test_names_that_are_not_dns_names_are_refused(store: Store, name: str) -> None:
-    with pytest.raises(StatusError) as refused:
-        store.create(CONFIG_MAPS, {"metadata": {"name": name}})
-
-    assert refused.value.status == 422
-
-
 def test_a_name_is_taken_once(store: Store) -> None:
     store.create(CONFIG_MAPS, config_map("a"))
 
@@ -61,11 +48,6 @@ def test_a_name_is_taken_once(store: Store) -> None:
         store.create(CONFIG_MAPS, config_map("a"))
 
     assert refused.value.status == 409
-
-
-def test_nothing_can_be_put_into_a_namespace_that_does_not_exist(store: Store) -> None:
-    with pytest.raises(StatusError, match='namespaces "nowhere" not found'):
-        store.create(CONFIG_MAPS, config_map("a"), namespace="nowhere")
 
 
 def test_an_update_with_a_stale_revision_conflicts_and_changes_nothing(store: Store) -> None:
@@ -87,33 +69,6 @@ def test_an_update_that_changes_nothing_makes_no_new_revision(store: Store) -> N
     assert store.revision == before
 
 
-def test_status_and_the_rest_are_written_apart(store: Store, pod_manifest) -> None:
-    store.create(PODS, pod_manifest("p"))
-
-    store.edit(PODS, "default", "p", lambda pod: pod["status"].update(phase="Running"))
-    assert store.get(PODS, "default", "p")["status"]["phase"] == "Pending"
-
-    def both(pod) -> None:
-        pod["status"]["phase"] = "Running"
-        pod["metadata"]["labels"] = {"not": "this"}
-
-    pod = store.edit(PODS, "default", "p", both, subresource="status")
-    assert (pod["status"]["phase"], pod["metadata"]["labels"]) == ("Running", {})
-
-
-def test_the_generation_counts_changes_of_the_specification_only(store: Store, pod_manifest) -> None:
-    job = {
-        "metadata": {"name": "j"},
-        "spec": {"template": {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never"}}},
-    }
-    store.create(JOBS, job)
-
-    store.edit(JOBS, "default", "j", lambda job: job["metadata"].setdefault("labels", {}).update(a="b"))
-    assert store.get(JOBS, "default", "j")["metadata"]["generation"] == 1
-    store.edit(JOBS, "default", "j", lambda job: job["spec"].update(parallelism=0))
-    assert store.get(JOBS, "default", "j")["metadata"]["generation"] == 2
-
-
 def test_a_copy_from_get_is_ones_own(store: Store) -> None:
     store.create(CONFIG_MAPS, config_map("a", x="1"))
 
@@ -133,30 +88,6 @@ def test_a_dry_run_answers_like_a_real_one_and_leaves_no_trace(store: Store) -> 
     assert store.revision == before + 1
 
 
-def test_a_running_pod_gets_its_grace_period_and_goes_when_that_is_given_up(store: Store, pod_manifest) -> None:
-    store.create(PODS, pod_manifest("p"))
-    store.edit(PODS, "default", "p", lambda pod: pod["spec"].update(nodeName="n"), subresource="binding")
-
-    marked = store.delete(PODS, "default", "p")
-    assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
-    assert store.delete(PODS, "default", "p", grace=5)["metadata"]["deletionGracePeriodSeconds"] == 5
-    assert store.delete(PODS, "default", "p", grace=60)["metadata"]["deletionGracePeriodSeconds"] == 5
-    store.delete(PODS, "default", "p", grace=0)
-
-    assert store.find(PODS, "default", "p") is None
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_ended_goes_at_once(store: Store, pod_manifest, phase: str) -> None:
-    store.create(PODS, pod_manifest("p"))
-    store.edit(PODS, "default", "p", lambda pod: pod["spec"].update(nodeName="n"), subresource="binding")
-    store.edit(PODS, "default", "p", lambda pod: pod["status"].update(phase=phase), subresource="status")
-
-    store.delete(PODS, "default", "p")
-
-    assert store.find(PODS, "default", "p") is None
-
-
 def test_a_finalizer_holds_an_object_until_it_is_taken_off(store: Store) -> None:
     store.create(CONFIG_MAPS, {"metadata": {"name": "a", "finalizers": ["x/y"]}})
 
@@ -167,27 +98,6 @@ def test_a_finalizer_holds_an_object_until_it_is_taken_off(store: Store) -> None
     assert store.find(CONFIG_MAPS, "default", "a") is None
 
 
-def test_what_becomes_of_dependents_is_written_down_as_a_finalizer(store: Store) -> None:
-    def owner_with_dependent(name: str) -> None:
-        owner = store.create(CONFIG_MAPS, config_map(name))["metadata"]
-        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner["uid"]}
-        dependent = {"metadata": {"name": f"{name}-x", "ownerReferences": [reference]}}
-        store.create(CONFIG_MAPS, dependent)
-        assert [obj["metadata"]["name"] for _, obj in store.dependents(owner["uid"])] == [f"{name}-x"]
-
-    for name, propagation, finalizers in (
-        ("f", "Foreground", ["foregroundDeletion"]),
-        ("o", "Orphan", ["orphan"]),
-    ):
-        owner_with_dependent(name)
-        assert (
-            store.delete(CONFIG_MAPS, "default", name, propagation=propagation)["metadata"]["finalizers"] == finalizers
-        )
-    owner_with_dependent("b")
-    store.delete(CONFIG_MAPS, "default", "b", propagation="Background")
-    assert store.find(CONFIG_MAPS, "default", "b") is None
-
-
 @pytest.mark.parametrize(("field", "value"), [("uid", "other"), ("revision", "1")])
 def test_a_deletion_with_a_precondition_that_fails_deletes_nothing(store: Store, field: str, value: str) -> None:
     store.create(CONFIG_MAPS, config_map("a"))
@@ -196,22 +106,6 @@ def test_a_deletion_with_a_precondition_that_fails_deletes_nothing(store: Store,
         store.delete(CONFIG_MAPS, "default", "a", **{field: value})
 
     assert store.find(CONFIG_MAPS, "default", "a")
-
-
-def test_a_namespace_goes_with_everything_in_it_once_its_pods_have_ended(store: Store, pod_manifest) -> None:
-    store.create(NAMESPACES, {"metadata": {"name": "team"}})
-    store.create(CONFIG_MAPS, config_map("a"), namespace="team")
-    store.create(PODS, pod_manifest("p"), namespace="team")
-    store.edit(PODS, "team", "p", lambda pod: pod["spec"].update(nodeName="n"), subresource="binding")
-
-    store.delete(NAMESPACES, "", "team")
-    assert store.get(NAMESPACES, "", "team")["status"]["phase"] == "Terminating"
-    assert store.find(CONFIG_MAPS, "team", "a") is None
-    with pytest.raises(StatusError, match="because it is being terminated"):
-        store.create(CONFIG_MAPS, config_map("b"), namespace="team")
-    store.delete(PODS, "team", "p", grace=0)
-
-    assert store.find(NAMESPACES, "", "team") is None
 
 
 def test_a_definition_brings_a_type_and_takes_its_objects_along_when_it_goes(store: Store) -> None:
@@ -259,15 +153,6 @@ def test_a_definition_brings_a_type_and_takes_its_objects_along_when_it_goes(sto
     assert asyncio.run(seen.batch())[-1].type == "DELETED"
 
 
-def test_jobsets_are_there_from_the_beginning(store: Store) -> None:
-    made = store.create(
-        JOBSETS, {"metadata": {"name": "s"}, "spec": {"replicatedJobs": [{"name": "w", "template": {}}]}}
-    )
-
-    assert made["spec"]["replicatedJobs"][0]["replicas"] == 1
-    assert store.get(CRDS, "", "jobsets.jobset.x-k8s.io")["status"]["conditions"]
-
-
 async def test_a_watch_begins_with_what_there_is_and_goes_on_with_what_happens(store: Store) -> None:
     store.create(CONFIG_MAPS, config_map("a"))
     seen = store.watch(CONFIG_MAPS, "default")
@@ -278,17 +163,6 @@ async def test_a_watch_begins_with_what_there_is_and_goes_on_with_what_happens(s
 
     assert [change.type for change in changes] == ["ADDED", "MODIFIED", "DELETED"]
     assert [change.revision for change in changes] == sorted(change.revision for change in changes)
-
-
-async def test_a_watch_resumes_where_it_was_cut_off(store: Store) -> None:
-    store.create(CONFIG_MAPS, config_map("a"))
-    since = store.revision
-    store.create(LEASES, {"metadata": {"name": "elsewhere"}})
-    store.create(CONFIG_MAPS, config_map("b"))
-
-    changes = await store.watch(CONFIG_MAPS, since=since).batch()
-
-    assert [change.object["metadata"]["name"] for change in changes] == ["b"]
 
 
 async def test_a_watch_through_a_selector_sees_objects_come_and_go(store: Store) -> None:
@@ -337,38 +211,3 @@ async def test_closing_the_store_ends_its_watches(store: Store) -> None:
     store.close()
 
     assert await waiting == []
-
-
-def test_a_pod_keeps_what_it_was_made_with(store: Store, pod_manifest) -> None:
-    store.create(PODS, pod_manifest("p"))
-
-    store.edit(PODS, "default", "p", lambda pod: pod["spec"]["containers"][0].update(image="other:1"))
-    with pytest.raises(StatusError, match="pod updates may not change fields"):
-        store.edit(PODS, "default", "p", lambda pod: pod["spec"]["containers"][0].update(command=["x"]))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"restartPolicy": "Always"}, 'Unsupported value: "Always"'),
-        ({"containers": []}, "spec.template.spec.containers: Required value"),
-        ({"containers": [{"name": "a"}]}, r"containers\[0\].image: Required value"),
-        ({"containers": [{"name": "a", "image": "i"}] * 2}, 'Duplicate value: "a"'),
-    ],
-)
-def test_a_job_that_cannot_run_is_refused(store: Store, pod_manifest, change, message: str) -> None:
-    template = {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never", **change}}
-
-    with pytest.raises(StatusError, match=message) as refused:
-        store.create(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
-
-    assert refused.value.status == 422
-
-
-def test_a_job_selects_its_own_pods_and_no_others(store: Store, pod_manifest) -> None:
-    template = {"spec": {**pod_manifest("x")["spec"], "restartPolicy": "Never"}}
-    job = store.create(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
-
-    selector = job["spec"]["selector"]["matchLabels"]
-    assert selector == {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
-    assert selector.items() <= job["spec"]["template"]["metadata"]["labels"].items()

@@ -14,6 +14,9 @@ from pathways_jupyter.local.apiserver.credentials import pod_account
 from pathways_jupyter.local.apiserver.strategy import prepare
 from pathways_jupyter.local.apiserver.workload_strategy import admit_pod
 
+TWO_SOURCES = {"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+VOLUME = {"name": "v", "emptyDir": {}}
+MOUNT = {"name": "v", "mountPath": "/v"}
 METADATA = {"name": "x", "namespace": "default", "uid": "01020304-0000"}
 
 
@@ -73,7 +76,17 @@ def test_limits_are_requests_where_there_are_none():
         (pod_spec(image=""), "spec.containers[0].image: Required value"),
         (pod_spec(imagePullPolicy="Often"), 'Unsupported value: "Often"'),
         (pod_spec(ports=[{"containerPort": 0}]), "must be between 1 and 65535"),
+        (pod_spec(ports=[{"containerPort": 99999}]), "spec.containers[0].ports[0].containerPort: Invalid value: 99999"),
         (pod_spec(env=[{"value": "x"}]), "spec.containers[0].env[0].name: Required value"),
+        (pod_spec(env=[{"name": "", "value": "x"}]), "spec.containers[0].env[0].name: Required value"),
+        (pod_spec(env=[TWO_SOURCES]), 'env[0].valueFrom: Invalid value: "": may not be specified when `value`'),
+        ({**pod_spec(), "volumes": [VOLUME, VOLUME]}, 'spec.volumes[1].name: Duplicate value: "v"'),
+        ({**pod_spec(volumeMounts=[MOUNT, MOUNT]), "volumes": [VOLUME]}, "volumeMounts[1].mountPath: Invalid value"),
+        (pod_spec(resources={"requests": {"cpu": "-1"}}), 'requests[cpu]: Invalid value: "-1"'),
+        (
+            pod_spec(resources={"limits": {"memory": "1G"}, "requests": {"memory": "1Gi"}}),
+            "less than or equal to memory limit of 1G",
+        ),
         (pod_spec(volumeMounts=[{"name": "v", "mountPath": "/v"}]), 'Not found: "v"'),
         (pod_spec(resources={"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}), "less than or equal to cpu limit"),
         (
@@ -109,6 +122,7 @@ def test_a_job_gets_its_defaults_and_a_selector_of_its_own():
         ({"completionMode": "Indexed", "parallelism": 2}, "when completion mode is Indexed"),
         ({"template": {"spec": {**pod_spec(), "restartPolicy": "Always"}}}, 'supported values: "OnFailure", "Never"'),
         ({"template": {"spec": {"containers": pod_spec()["containers"]}}}, 'valid values: "OnFailure", "Never"'),
+        ({"template": {"spec": {**pod_spec(), "containers": []}}}, "spec.template.spec.containers: Required value"),
     ],
 )
 def test_a_fault_of_a_job_is_named(spec, said):
@@ -121,15 +135,15 @@ def changed(old, change):
     prepare(kinds.JOBS, new, old)
 
 
-@pytest.mark.parametrize("started", [False, True])
-def test_where_a_suspended_job_goes_may_change_until_it_starts(started):
-    old = job(suspend=True)
+@pytest.mark.parametrize(("suspended", "started"), [(True, False), (True, True), (False, False)])
+def test_where_a_suspended_job_goes_may_change_until_it_starts(suspended, started):
+    old = job(suspend=suspended)
     old["status"] = {"startTime": "2026-01-01T00:00:00Z"} if started else {}
 
     def move(new):
         new["spec"]["template"]["spec"]["nodeSelector"] = {"a": "b"}
 
-    if started:
+    if started or not suspended:
         with pytest.raises(StatusError, match=r"spec.template: Invalid value: field is immutable"):
             changed(old, move)
     else:
@@ -138,6 +152,9 @@ def test_where_a_suspended_job_goes_may_change_until_it_starts(started):
         changed(old, lambda new: new["spec"]["template"]["spec"]["containers"][0].update(image="other"))
     with pytest.raises(StatusError, match=r"spec.completions: Invalid value: field is immutable"):
         changed(old, lambda new: new["spec"].update(completions=5))
+    for field in ({"selector": {"matchLabels": {"a": "b"}}}, {"completionMode": "Indexed"}):
+        with pytest.raises(StatusError, match="field is immutable"):
+            changed(old, lambda new, field=field: new["spec"].update(field))
     changed(old, lambda new: new["spec"].update(parallelism=0, suspend=False))
 
 
