@@ -325,11 +325,6 @@ async def test_a_post_is_not_repeated_by_itself():
         assert server.requests == ["POST"]
 
 
-async def test_a_busy_server_is_asked_again():
-    async with Scripted(busy(), busy(503), ok({"a": 1})) as server:
-        assert await server.client.post("/x", {}) == {"a": 1}
-
-
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_busy_server_is_asked_again_when_it_wants_to_be_and_not_by_all_at_once(status, pauses):
     async def stream(client):

@@ -86,13 +86,6 @@ async def test_the_reason_of_a_plugin_that_failed_is_what_it_says_of_the_error(t
         await source.authorization()
 
 
-async def test_a_refused_token_makes_the_plugin_run_again(tmp_path):
-    source = plugin(tmp_path, prints("{'token': str(os.path.getsize(sys.argv[0][:-6] + 'runs'))}"))
-    first = await source.authorization()
-    assert await source.renew()
-    assert await source.authorization() != first
-
-
 async def test_an_expired_token_makes_the_plugin_run_again(tmp_path):
     source = plugin(tmp_path, prints("{'token': 'abc', 'expirationTimestamp': '2020-01-01T00:00:00Z'}"))
     await source.authorization()

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 
+import kubeconfigs
 import pytest
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 64 + "\n-----END OPENSSH PRIVATE KEY-----\n"
@@ -85,19 +86,9 @@ def test_interrupt_ends_the_run_on_the_hosts(cli, lab):
 
 def test_interrupting_the_search_for_hosts_starts_nothing(lab, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        kubeconfig = tmp_path / "kubeconfig"
         server = {"server": f"http://127.0.0.1:{silent.getsockname()[1]}"}
-        kubeconfig.write_text(
-            json.dumps(
-                {
-                    "clusters": [{"name": "a", "cluster": server}],
-                    "users": [{"name": "a", "user": {"token": "t"}}],
-                    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-                    "current-context": "a",
-                }
-            )
-        )
-        where = ["--service", "any", "--kubeconfig", str(kubeconfig)]
+        kubeconfig = kubeconfigs.write(tmp_path / "kubeconfig", server, {"token": "t"})
+        where = ["--service", "any", "--kubeconfig", kubeconfig]
         command = [sys.executable, "-m", "pathways_jupyter", "multihost", "run", *where, "--", "true"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as searching:
             connection, _ = silent.accept()

@@ -121,19 +121,6 @@ async def test_a_directory_that_cannot_be_packed_ends_the_run_before_anything_is
     assert not (lab.farm.hosts[0].home / "never").exists()
 
 
-async def test_files_with_the_same_content_are_sent_once_and_written_each_with_its_mode(lab):
-    # Other tests count what these hosts lack of it.
-    (lab.code / "main.py").unlink()
-    write(lab.code, "one")
-    for name, mode in (("two", 0o755), ("sub/three", 0o600)):
-        write(lab.code, name)
-        (lab.code / name).write_text("one")
-        (lab.code / name).chmod(mode)
-    done = await lab.run("cat one two sub/three; stat -c %a two sub/three", 1, name="same")
-    assert done.sent["0-0"] == len("one")
-    assert done.lines["0-0"] == ["oneoneone755", "600"]
-
-
 async def test_what_a_host_has_is_not_sent_again(lab):
     (lab.code / "large").write_bytes(os.urandom(3 << 20))
     (lab.code / "empty").touch()

@@ -58,29 +58,6 @@ async def until_said(process, text):
     return line
 
 
-@pytest.mark.thorough
-async def test_of_two_operators_one_leads_and_the_other_takes_over(bench):
-    async with bench.client() as client:
-        await bench.install(client)
-        first = await start(bench, "--lease-seconds", "3")
-        await until_said(first, "PathwaysJobs: controlling them")
-        second = await start(bench, "--lease-seconds", "3")
-        await until_said(second, "is the leader")
-        await objects.create(client, PATHWAYS_JOBS, training("a"))
-        await bench.job_in(client, "a", "Pending")
-        first.send_signal(signal.SIGKILL)
-        await first.wait()
-        await objects.create(client, PATHWAYS_JOBS, training("b"))
-        await until_said(second, "PathwaysJobs: controlling them")
-        await bench.job_in(client, "b", "Pending")
-
-        # One that ends in order hands over at once: the Lease has no holder then.
-        second.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(second.wait(), DEADLINE) == 0
-        lease = await objects.get(client, LEASES, "pathways-jupyter-operator", namespace="default")
-        assert lease["spec"]["holderIdentity"] == ""
-
-
 class Operator:
     """An operator in a process of its own, and its log."""
 
@@ -162,6 +139,9 @@ async def test_each_part_of_a_leader_watches_what_it_needs(bench):
             assert "pathways_up 1.0" in (await answer.text()).splitlines()
         operator.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(operator.wait(), DEADLINE) == 0
+        # One that ends in order hands over at once: the Lease has no holder then.
+        lease = await objects.get(client, LEASES, names.OPERATOR_LEASE, namespace="default")
+        assert lease["spec"]["holderIdentity"] == ""
     # All of the pods for the metrics only; other controllers' by their label.
     assert +watches == {"pathwaysjobs": 1, "jobsets": 2, "jobs": 1, "pods": 2, "leases": 2}
 

@@ -7,6 +7,7 @@ import math
 
 import aiohttp
 import holders
+import kubeconfigs
 import portpicker
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -154,7 +155,7 @@ async def test_scrapes_list_nothing_and_show_what_has_changed(bench, monkeypatch
 async def test_a_cluster_that_does_not_answer_leaves_one_metric(unreachable):
     said = []
     async with (
-        Client(auth.load(str(unreachable))) as client,
+        Client(auth.load(unreachable)) as client,
         serving(client, said.append) as url,
     ):
         found = await scrape(url)
@@ -169,7 +170,7 @@ async def test_a_cluster_that_does_not_answer_leaves_one_metric(unreachable):
 
 async def test_an_operator_is_ready_while_the_api_server_answers(bench, unreachable, options):
     async with contextlib.AsyncExitStack() as stack:
-        for kubeconfig, status in ((bench.kubeconfig(), 200), (str(unreachable), 503)):
+        for kubeconfig, status in ((bench.kubeconfig(), 200), (unreachable, 503)):
             client = await stack.enter_async_context(Client(auth.load(kubeconfig)))
             election = main.Operator(Informer(client), options).election
             leading, never = asyncio.Event(), asyncio.Event()
@@ -193,12 +194,7 @@ async def test_an_operator_is_ready_while_the_api_server_answers(bench, unreacha
 
 @pytest.fixture
 def unreachable(tmp_path):
-    path = tmp_path / "unreachable.yaml"
-    path.write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
-        "clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: x, user: {token: t}}]\n"
-    )
-    return path
+    return kubeconfigs.write(tmp_path / "unreachable", {"server": "https://127.0.0.1:1"}, {"token": "t"})
 
 
 @pytest.mark.parametrize(

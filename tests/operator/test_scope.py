@@ -10,7 +10,7 @@ from quiet_cluster import DEADLINE
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.informer import Informer
-from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS
 from pathways_jupyter.operator import main
 from pathways_jupyter.operator.sweeper import Sweeper
 from pathways_jupyter.service import leases
@@ -44,7 +44,7 @@ async def test_an_operator_of_one_namespace_stays_in_it(bench):
 
 
 async def test_a_sweeper_lists_only_what_it_is_about_to_delete(bench):
-    """It looks at what it knows, some times before a lease of a second ends."""
+    """It looks at what it knows, some times before a lease of a second ends; its interval is beyond the deadline."""
     asked, lines = Counter(), Log()
 
     def note(user, question):
@@ -53,13 +53,16 @@ async def test_a_sweeper_lists_only_what_it_is_about_to_delete(bench):
             asked[question.verb, question.resource] += 1
 
     async with bench.client() as client, bench.client(name="operator") as own:
-        await leases.create(client, await bench.proxy(client, "live"), seconds=3600)
+        live = await bench.proxy(client, "live")
+        await leases.create(client, live, seconds=3600)
         bench.server.audit = note
         stop = asyncio.Event()
-        running = asyncio.create_task(Sweeper(Informer(own), say=lines.write).run(stop))
+        running = asyncio.create_task(Sweeper(Informer(own), interval=1e6, say=lines.write).run(stop))
         try:
             await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
             await lines.until("(session dead of jane): its lease")
+            left = (await objects.list_(client, JOBS)).items
+            assert [job["metadata"]["name"] for job in left] == [live["metadata"]["name"]]
         finally:
             stop.set()
             await asyncio.wait_for(running, DEADLINE)

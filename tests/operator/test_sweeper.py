@@ -30,20 +30,6 @@ async def until_jobs(bench, client, names):
         watch.close()
 
 
-async def test_an_expired_lease_is_noticed_without_polling(bench):
-    """The interval is far beyond the test's deadline, so only watching the leases works."""
-    async with bench.client() as client:
-        stop = asyncio.Event()
-        running = asyncio.create_task(sweeper(client, 1e6, report).run(stop))
-        dead = await bench.proxy(client, "dead")
-        live = await bench.proxy(client, "live")
-        await leases.create(client, live, seconds=3600)
-        await leases.create(client, dead, seconds=1)
-        await until_jobs(bench, client, {live["metadata"]["name"]})
-        stop.set()
-        await asyncio.wait_for(running, DEADLINE)
-
-
 async def test_the_operator_goes_on_after_the_server_restarted(bench, capsys):
     async with bench.client() as client:
         stop = asyncio.Event()

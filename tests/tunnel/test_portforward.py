@@ -326,28 +326,25 @@ NUMBERS = np.arange(1_000_000, dtype=">u4").tobytes()
 FLOOD = "connection.sendall(b''.join(number.to_bytes(4, 'big') for number in range(1_000_000)))"
 
 
-async def flood_past_a_slow_reader(bench, path):
-    async with forwarded(await echo_pod(bench, bench.client(), greeting=FLOOD), path=path):
-        for _ in range(2):
-            reader, writer = await asyncio.open_unix_connection(path, limit=8192)
-            payload = os.urandom(500_000)
-            writer.write(payload)
-            got = bytearray()
-            while len(got) < len(NUMBERS) + len(payload):
-                got += await reader.read(50_000)
-            assert got == NUMBERS + payload
-            writer.close()
-
-
-async def test_a_flood_past_a_slow_reader_arrives_unchanged(bench, tmp_path):
-    await flood_past_a_slow_reader(bench, tmp_path / "tunnel")
-
-
-def test_supervisors_loop_carries_the_same_bytes(bench_type, tmp_path):
-    """Supervisors run on uvloop, whose transports differ slightly: with and without a connection opened in advance."""
+# Supervisors run on uvloop, whose transports differ slightly.
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_flood_past_a_slow_reader_arrives_unchanged(bench_type, tmp_path, run):
+    """With and without a connection opened in advance."""
 
     async def scenario():
-        async with bench_type(tmp_path) as bench:
-            await flood_past_a_slow_reader(bench, tmp_path / "tunnel")
+        path = tmp_path / "tunnel"
+        async with (
+            bench_type(tmp_path) as bench,
+            forwarded(await echo_pod(bench, bench.client(), greeting=FLOOD), path=path),
+        ):
+            for _ in range(2):
+                reader, writer = await asyncio.open_unix_connection(path, limit=8192)
+                payload = os.urandom(500_000)
+                writer.write(payload)
+                got = bytearray()
+                while len(got) < len(NUMBERS) + len(payload):
+                    got += await reader.read(50_000)
+                assert got == NUMBERS + payload
+                writer.close()
 
-    uvloop.run(asyncio.wait_for(scenario(), DEADLINE))
+    run(asyncio.wait_for(scenario(), DEADLINE))

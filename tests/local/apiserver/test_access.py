@@ -105,13 +105,6 @@ async def test_asking_gives_the_answer_that_doing_would_give(bench, rule, allowe
     assert ((await bench.call("GET", f"{PODS}/p", token=token))[0] == 200) is allowed
 
 
-async def test_the_same_user_gets_the_same_token_and_another_one_another(bench) -> None:
-    first = bench.server.users.add("alice", READ_PODS)
-
-    assert bench.server.users.add("alice", READ_PODS) == first
-    assert len({first, bench.token, bench.server.users.add("alice"), bench.server.users.add("eve", READ_PODS)}) == 4
-
-
 async def test_secret_files_are_their_owners_alone(bench) -> None:
     for name in ("ca.key", "ca.crt"):
         assert stat.S_IMODE((bench.directory / name).stat().st_mode) == 0o600

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import aiohttp
 import pytest
@@ -45,20 +44,6 @@ async def test_the_next_server_goes_on_where_the_last_one_stopped(bench) -> None
     assert (await bench.call("GET", f"{PODS}/p"))[1]["metadata"]["uid"] == pod["metadata"]["uid"]
     code, made = await bench.call("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "after"}})
     assert (code, int(made["metadata"]["resourceVersion"])) == (201, revision + 1)
-
-
-async def test_a_watch_from_before_a_restart_misses_nothing(bench) -> None:
-    await bench.running_pod("p")
-    since = bench.store.revision
-    await bench.running_pod("q")
-
-    await bench.restart()
-
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    url = f"{bench.server.url}{PODS}?watch=1&resourceVersion={since}"
-    async with bench.http.get(url, headers=headers) as response:
-        change = json.loads(await response.content.readline())
-    assert (change["type"], change["object"]["metadata"]["name"]) == ("ADDED", "q")
 
 
 async def test_stopping_twice_is_stopping_once(bench) -> None:

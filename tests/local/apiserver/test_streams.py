@@ -114,24 +114,6 @@ async def test_connections_that_cannot_be_are_refused_before_they_begin(bench, q
     assert (await bench.call("GET", f"{POD}/{query}"))[0] == 400
 
 
-async def test_a_port_is_forwarded_there_and_back(bench, echo) -> None:
-    await bench.running_pod("p")
-    sent = bytes(range(256)) * 4096
-    async with websocket(bench, f"{POD}/portforward?ports={echo}", FORWARD) as socket:
-        assert [await socket.receive_bytes() for _ in range(2)] == [
-            struct.pack("<BH", channel, echo) for channel in (0, 1)
-        ]
-        for start in range(0, len(sent), 1 << 18):
-            await socket.send_bytes(b"\x00" + sent[start : start + (1 << 18)])
-        got = b""
-        while len(got) < len(sent):
-            message = await asyncio.wait_for(socket.receive_bytes(), 30)
-            assert message[0] == 0
-            got += message[1:]
-
-    assert got == sent
-
-
 async def test_two_ports_share_a_connection(bench, echo) -> None:
     await bench.running_pod("p")
     async with websocket(bench, f"{POD}/portforward?ports={echo}&ports={echo}", FORWARD) as socket:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 
 import pytest
 from waits import has_ended, wait_until
@@ -62,12 +61,6 @@ async def test_a_pod_runs_to_its_end_and_its_directory_goes_with_it(machine, tmp
     await machine.until_gone("once")
     await asyncio.to_thread(lambda: [None for _ in iter(directory.exists, False)])
     assert {"Started"} <= reasons(machine)
-
-
-async def test_a_failed_command_has_its_exit_code_in_the_status(machine):
-    machine.pod("bad", "sh", "-c", "exit 7")
-    pod = await machine.until(phase("Failed"), "bad")
-    assert first(pod)["state"]["terminated"]["exitCode"] == 7
 
 
 async def test_a_proxy_with_variables_for_jax_is_not_forked_from_a_process_that_has_imported_jax(machine):
@@ -154,15 +147,6 @@ async def test_a_pod_ends_gracefully_when_it_can(machine):
     assert await machine.logs("polite") == "bye\n"
     machine.store.edit(PODS, "default", "polite", lambda obj: obj["metadata"].pop("finalizers"))
     await machine.until_gone("polite")
-
-
-async def test_kill_one_in_a_container_ends_its_main_process(machine):
-    machine.pod("worker", *SLEEP, restartPolicy="Always")
-    await machine.until(ready, "worker")
-    # The command is a process of the container that it ends, so it may be killed before it can return.
-    assert (await execute(machine, "worker", "/bin/sh", "-c", "kill -s SIGILL 1"))[0] in (0, 137)
-    pod = await machine.until(lambda pod: first(pod)["restartCount"] == 1 and ready(pod), "worker")
-    assert first(pod)["lastState"]["terminated"]["exitCode"] == 128 + signal.SIGILL
 
 
 async def test_exec_has_streams_a_directory_and_an_exit_code(machine):
@@ -324,16 +308,6 @@ async def test_a_failing_init_container_fails_the_pod(machine):
     machine.pod("p", *SLEEP, initContainers=[init])
     pod = await machine.until(phase("Failed"), "p")
     assert first(pod)["state"] == {"waiting": {"reason": "PodInitializing"}}
-
-
-async def test_the_pods_of_a_fork_server_that_died_are_restarted(machine):
-    machine.pod("p", *SLEEP, restartPolicy="Always")
-    await machine.until(ready, "p")
-    # The fork server is the parent of all that runs in its pods.
-    _, server, _ = await execute(machine, "p", "sh", "-c", "echo $PPID")
-    os.kill(int(server), signal.SIGKILL)
-    pod = await machine.until(lambda pod: first(pod)["restartCount"] == 1 and ready(pod), "p")
-    assert first(pod)["lastState"]["terminated"]["exitCode"] == 137
 
 
 async def test_a_hollow_pod_is_ready_without_a_process(machine):

@@ -2,9 +2,6 @@
 
 import asyncio
 
-import pytest
-
-from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from pathways_jupyter.local.node.volumes import VolumeCleaner
 
@@ -60,8 +57,3 @@ async def test_a_pod_waits_for_its_claim(machine):
     await machine.until(waits_for_claim, "early")
     machine.create(PERSISTENT_VOLUME_CLAIMS, "home", spec=CLAIM)
     await machine.until(phase("Succeeded"), "early")
-
-
-def test_a_claim_says_how_much_it_wants(machine):
-    with pytest.raises(ApiError, match="storage"):
-        machine.create(PERSISTENT_VOLUME_CLAIMS, "home", spec={"accessModes": ["ReadWriteOnce"]})

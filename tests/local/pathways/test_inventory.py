@@ -39,28 +39,6 @@ def test_requests_for_the_same_type_are_served_in_order_and_others_are_not_kept_
     assert _placed(slices) == ["first", "other"]
 
 
-def test_a_slice_that_is_not_ready_is_not_granted():
-    slices = Slices([LARGE])
-    slices.add(RegisteredHost(0, 1, "worker-0", "pod"))
-    request = SliceRequest("proxy", [LARGE])
-    slices.waiting.append(request)
-    assert _placed(slices) == []
-    assert slices.why_waiting(request) == "slice 0 is not ready"
-    slices.add(RegisteredHost(0, 0, "worker-0", "pod"))
-    assert _placed(slices) == ["proxy"]
-
-
-def test_a_worker_that_was_replaced_takes_nothing_with_it_when_it_is_missed():
-    slices = Slices([SMALL])
-    old, new = (RegisteredHost(0, 0, "worker-0", pod) for pod in ("old", "new"))
-    slices.add(old)
-    slices.add(new)
-    assert slices.remove(old) is None
-    assert slices.ready == 1
-    assert slices.remove(new) is slices.slices[0]
-    assert slices.ready == 0
-
-
 def test_a_proxy_takes_back_what_it_had_and_nothing_else():
     slices = Slices([SMALL, SMALL])
     returning = SliceRequest("returning", [SMALL], held=(1,))
@@ -70,12 +48,6 @@ def test_a_proxy_takes_back_what_it_had_and_nothing_else():
     assert _placed(slices) == ["returning"]
     assert [each.index for each in returning.granted] == [1]
     assert not returning.granted[0].ready
-
-
-def test_what_can_never_be_met_is_known_at_once():
-    slices = Slices([SMALL, LARGE])
-    assert "2 slices of tpuv6e:2x2 are wanted" in slices.impossible(SliceRequest("proxy", [SMALL, SMALL]))
-    assert slices.impossible(SliceRequest("proxy", [SMALL, LARGE])) == ""
 
 
 def test_workers_that_do_not_belong_are_refused():

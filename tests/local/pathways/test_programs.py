@@ -71,12 +71,6 @@ def test_a_request_that_can_never_be_met_is_refused(fresh):
     assert proxy.process.wait(60) == 1
 
 
-def test_bad_flags_are_refused_in_one_line(fresh):
-    proxy = fresh.start("proxy_program", "broken", ["--server_port=29000"])
-    assert proxy.process.wait(60) == 2
-    proxy.log.wait("^proxy: error: the following arguments are required: --resource_manager_address$")
-
-
 @pytest.mark.parametrize(
     ("program", "flags", "said"),
     [
