@@ -113,6 +113,7 @@ def test_an_interrupt_stops_it_and_nothing_is_left(machine, cluster, moment):
 def test_bad_input_changes_nothing(machine, cluster):
     for arguments, said in (
         (["--only", "compote"], "There is no check 'compote'"),
+        (["--skip", "compote"], "There is no check 'compote'"),
         (["--only", "elastic"], "elastic takes a slice down"),
         (["--report", "/nowhere/report.md"], "cannot be written"),
         (["--destructive"], "needs an answer, and there is no terminal"),

@@ -41,12 +41,8 @@ def test_a_check_that_does_not_end_is_a_failure_and_its_process_is_killed(kernel
         list(kernel.ask(CONNECT))
 
 
-def test_it_ends_with_the_process_that_asks(kernel):
-    kernel.process.stdin.close()
-    assert kernel.process.wait(60) == 1
-
-
-def test_it_ends_with_the_process_that_asks_also_in_the_middle_of_a_line(kernel):
-    kernel.process.stdin.write(b'{"check": "conn')
+@pytest.mark.parametrize("begun", [b"", b'{"check": "conn'], ids=["between lines", "in the middle of a line"])
+def test_it_ends_with_the_process_that_asks(kernel, begun):
+    kernel.process.stdin.write(begun)
     kernel.process.stdin.close()
     assert kernel.process.wait(60) == 1

@@ -1,9 +1,6 @@
 """Selection of checks."""
 
-import pytest
-
-from pathways_jupyter.accept.plan import CHECKS, NOT_CHOSEN, choose
-from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.accept.plan import CHECKS, choose
 
 
 def running(only=(), skip=(), *, destructive=False):
@@ -20,13 +17,3 @@ def test_a_check_that_needs_a_session_brings_connecting_and_disconnecting():
     assert running(["transfer"]) == ["connect", "transfer", "disconnect"]
     assert running(["lease"]) == ["lease"]
     assert "connect" in running(skip=["connect"])
-
-
-def test_a_check_that_is_skipped_is_not_chosen():
-    assert choose((), ["lease"], destructive=True) == {"lease": NOT_CHOSEN}
-
-
-@pytest.mark.parametrize(("only", "skip"), [(["compote"], []), ([], ["compote"]), (["elastic"], [])])
-def test_what_cannot_be_chosen_is_refused(only, skip):
-    with pytest.raises(ConfigError):
-        choose(only, skip, destructive=False)

@@ -18,14 +18,6 @@ async def test_a_command_runs_in_a_container_and_returns_its_exit_code(bench, cl
     assert (done.exit_code, done.stdout, done.stderr) == (3, b"HELLO\n", b"oh")
 
 
-async def test_large_output_arrives_whole(bench, client):
-    await bench.pod(client, "p", "sleep", "600")
-    script = "import sys; sys.stdout.write('x' * 8_000_000)"
-    async with asyncio.timeout(DEADLINE):
-        done = await execute.run(client, "p", ["python", "-c", script], namespace="default")
-    assert (done.exit_code, len(done.stdout)) == (0, 8_000_000)
-
-
 async def test_output_has_a_bound_beyond_which_the_command_is_refused(bench, client, monkeypatch):
     monkeypatch.setattr(execute, "MAX_OUTPUT_BYTES", 1024**2)
     await bench.pod(client, "p", "sleep", "600")

@@ -1,7 +1,6 @@
 import os
 from pathlib import Path
 
-import kubeconfigs
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
@@ -63,12 +62,6 @@ def test_without_a_setting_the_file_in_the_home_directory_is_read(tmp_path):
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text(TWO_CONTEXTS)
     assert kubeconfig.paths(environ={"HOME": str(tmp_path)}) == (tmp_path / ".kube" / "config",)
-
-
-def test_a_kubeconfig_written_as_json_is_read_too(tmp_path):
-    path = tmp_path / "config"
-    kubeconfigs.write(path, {"server": "https://x"}, {"token": "t"})
-    assert kubeconfig.read((path,)).context().user.text("token") == "t"
 
 
 def test_a_kubeconfig_in_yaml_flow_style_is_read_too(tmp_path):

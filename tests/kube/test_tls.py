@@ -238,17 +238,6 @@ async def test_a_client_certificate_is_shown(authority, tmp_path, inline):
         assert await client.get("/") == {"you": "jane"}
 
 
-async def test_a_plugins_certificate_is_shown(authority, tmp_path):
-    certificate, key = (part.decode() for part in authority.sign("robot"))
-    status = {"clientCertificateData": certificate, "clientKeyData": key}
-    plugin = tmp_path / "plugin"
-    plugin.write_text(f"#!{sys.executable}\nprint({json.dumps({'status': status})!r})")
-    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}}
-    async with server(authority, tmp_path) as url, load(tmp_path, url, authority, user) as client:
-        assert await client.get("/") == {"you": "robot"}
-
-
 async def test_a_certificate_that_a_plugin_renews_is_on_the_next_connection(authority, tmp_path):
     # Each is over in a minute, so that the plugin runs for each request.
     soon = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30)).isoformat()

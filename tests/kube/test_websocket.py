@@ -44,8 +44,8 @@ async def opened(handler, listener=None):
         messages.close()
 
 
-async def upgraded(request):
-    socket = web.WebSocketResponse(protocols=["v4.test"], max_msg_size=0)
+async def upgraded(request, **options):
+    socket = web.WebSocketResponse(protocols=["v4.test"], max_msg_size=0, **options)
     await socket.prepare(request)
     return socket
 
@@ -174,8 +174,7 @@ async def test_pings_keep_an_idle_connection_alive(monkeypatch):
     pings = asyncio.Queue()
 
     async def count(request):
-        socket = web.WebSocketResponse(protocols=["v4.test"], autoping=False)
-        await socket.prepare(request)
+        socket = await upgraded(request, autoping=False)
         async for message in socket:
             if message.type is WSMsgType.PING:
                 pings.put_nowait(1)
@@ -194,8 +193,7 @@ async def test_a_ping_that_is_not_answered_is_followed_by_another_one(monkeypatc
     pings = asyncio.Queue()
 
     async def every_second(request):
-        socket = web.WebSocketResponse(protocols=["v4.test"], autoping=False)
-        await socket.prepare(request)
+        socket = await upgraded(request, autoping=False)
         async for message in socket:
             pings.put_nowait(1)
             # After two periods: in one of any two there is an answer.
@@ -239,8 +237,7 @@ async def test_a_paused_reader_is_not_taken_for_a_dead_server(monkeypatch):
     pings = asyncio.Queue()
 
     async def flood(request):
-        socket = web.WebSocketResponse(protocols=["v4.test"], autoping=False)
-        await socket.prepare(request)
+        socket = await upgraded(request, autoping=False)
 
         async def receive():
             async for message in socket:

@@ -1,6 +1,5 @@
 import asyncio
 import os
-import signal
 import sys
 
 from program_log import Log
@@ -77,13 +76,6 @@ async def start(bench, *arguments):
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "KUBECONFIG": bench.kubeconfig(), "PYTHONUNBUFFERED": "1"},
     )
-
-
-async def test_the_program_ends_on_sigterm(bench):
-    process = await start(bench)
-    assert b"sweeping all namespaces of x" in await asyncio.wait_for(process.stdout.readline(), DEADLINE)
-    process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
 
 
 async def test_the_program_sweeps_once_when_asked_to(bench):

@@ -80,21 +80,15 @@ async def page(watch):
 
 
 async def test_the_documented_role_is_enough_to_see_a_service_come(bench, client):
-    watch = ClusterWatch(auth.load(bench.kubeconfig(rules=documented_rules(), name="user")))
-    received: asyncio.Queue[dict] = asyncio.Queue()
-
-    async def until(true) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not true(message := await received.get()):
-                assert message.get("problem") is None
-
-    watch.add(received.put_nowait)
+    watch, page = ClusterWatch(auth.load(bench.kubeconfig(rules=documented_rules(), name="user"))), Page()
+    watch.add(page)
     try:
-        await until(watch_is("live"))
+        await page.until(watch_is("live"))
         await create(client, "late")
-        await until(puts("late"))
+        await page.until(puts("late"))
     finally:
         await watch.close()
+    assert not [message for message in page.messages if message.get("problem") is not None]
 
 
 async def test_a_listener_that_raises_at_any_point_keeps_nothing_from_the_others(watch, client):

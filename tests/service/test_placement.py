@@ -6,16 +6,6 @@ NEW = "I1208 20:10:04.992524 12 x.cc:1] Transition slice 1 (tpuv6e:2x2) unplaced
 OLD = "I1208 20:10:04 12 x.cc:1] Transition slice 0 (tpuv6e:2x2) unplaced -> placed"
 
 
-def test_a_transition_has_slice_and_worker_job():
-    change = parse(NEW)
-    assert (change.slice, change.placed, change.worker_job) == (1, True, "pathways-cluster-worker-0")
-
-
-def test_an_older_log_shows_that_a_slice_is_placed_but_not_where():
-    assert parse(OLD).placed
-    assert parse(OLD).worker_job == ""
-
-
 @pytest.mark.parametrize("line", ["", "Signaling to RM", "slice 1 placed", "Transition slice x unplaced -> placed"])
 def test_other_lines_are_ignored(line):
     assert parse(line) is None

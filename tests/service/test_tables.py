@@ -71,11 +71,6 @@ def test_each_host_has_its_chips():
     assert [host["chips"] for host in drawn(service())["slices"]["ns/svc/0"]["hosts"]] == [4, 4, 4, 4]
 
 
-def test_a_proxy_names_the_slices_that_it_holds():
-    (proxy,) = drawn(service(holder()))["proxies"].values()
-    assert proxy["slices"] == ["0"]
-
-
 def test_a_proxy_that_has_lost_all_of_its_slices_is_down_and_not_starting():
     lost = replace(holder(), placed=0)
     both = service().slices

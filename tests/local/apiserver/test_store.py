@@ -98,16 +98,6 @@ def test_a_finalizer_holds_an_object_until_it_is_taken_off(store: Store) -> None
     assert store.find(CONFIG_MAPS, "default", "a") is None
 
 
-@pytest.mark.parametrize(("field", "value"), [("uid", "other"), ("revision", "1")])
-def test_a_deletion_with_a_precondition_that_fails_deletes_nothing(store: Store, field: str, value: str) -> None:
-    store.create(CONFIG_MAPS, config_map("a"))
-
-    with pytest.raises(StatusError, match="Precondition failed"):
-        store.delete(CONFIG_MAPS, "default", "a", **{field: value})
-
-    assert store.find(CONFIG_MAPS, "default", "a")
-
-
 def test_a_definition_brings_a_type_and_takes_its_objects_along_when_it_goes(store: Store) -> None:
     definition = {
         "metadata": {"name": "things.example.org"},

@@ -78,15 +78,6 @@ async def test_a_program_ends_when_its_client_goes(bench) -> None:
     assert await asyncio.wait_for(bench.runtime.processes[0].wait(), 30) == 137
 
 
-async def test_a_program_that_cannot_start_is_reported_on_the_status_channel(bench) -> None:
-    await bench.running_pod("p")
-    async with websocket(bench, f"{POD}/exec?command=no-such-program&stdout=1", "v4.channel.k8s.io") as socket:
-        final = json.loads((await channels(socket))[3])
-
-    assert (final["status"], final["reason"]) == ("Failure", "InternalError")
-    assert "no-such-program" in final["message"]
-
-
 @pytest.mark.parametrize(
     ("query", "protocol", "code"),
     [
