@@ -69,17 +69,6 @@ async def test_a_token_may_do_what_its_rules_say_and_no_more(bench) -> None:
     )
 
 
-async def test_connecting_into_a_pod_needs_get_and_create(bench) -> None:
-    await bench.running_pod("p")
-    rules = [{"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get"]}]
-    token = bench.server.users.add("half", rules)
-
-    code, refused = await bench.call("GET", f"{PODS}/p/portforward?ports=1", token=token)
-
-    assert code == 403
-    assert 'cannot create resource "pods/portforward"' in refused["message"]
-
-
 @pytest.mark.parametrize(
     ("rule", "allowed"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
 import pytest
 
@@ -85,28 +84,6 @@ async def test_the_typed_client_watches(bench, api) -> None:
         return seen
 
     assert await asyncio.to_thread(work) == [("ADDED", "p"), ("DELETED", "p")]
-
-
-async def test_the_stream_client_runs_a_program(bench, api) -> None:
-    from kubernetes import client
-    from kubernetes.stream import stream
-
-    await bench.running_pod("p")
-
-    def work() -> Any:
-        answer = stream(
-            client.CoreV1Api(api).connect_get_namespaced_pod_exec,
-            "p",
-            "default",
-            command=["sh", "-c", "echo out; exit 4"],
-            stdout=True,
-            stderr=True,
-            _preload_content=False,
-        )
-        answer.run_forever(timeout=60)
-        return answer.read_stdout(), answer.returncode
-
-    assert await asyncio.to_thread(work) == ("out\n", 4)
 
 
 async def test_the_dynamic_client_finds_jobsets(bench, api) -> None:

@@ -176,9 +176,3 @@ def test_other_finalizers_stay():
     obj = {"metadata": {"name": "a", "finalizers": ["mine", "orphan"]}}
     mark_deleted(CONFIG_MAPS, obj, None, "Foreground", dependents=True)
     assert obj["metadata"]["finalizers"] == ["mine", "foregroundDeletion"]
-
-
-def test_namespaces_that_every_cluster_has_stay():
-    with pytest.raises(StatusError, match="this namespace may not be deleted") as refused:
-        mark_deleted(NAMESPACES, {"metadata": {"name": "default"}}, None, "", dependents=False)
-    assert refused.value.status == 403

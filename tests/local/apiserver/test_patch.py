@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pathways_jupyter.local.apiserver.patch import clone, merge_patch, strategic_patch
+from pathways_jupyter.local.apiserver.patch import merge_patch, strategic_patch
 
 QUICK = settings(max_examples=60)
 
@@ -49,14 +49,6 @@ def test_a_strategic_patch_either_applies_twice_alike_or_is_refused(target, patc
 
     assert strategic_patch(once, patch) == once
     assert json.dumps(target) == before
-
-
-def test_a_copy_shares_nothing() -> None:
-    original = {"a": [{"b": 1}]}
-
-    clone(original)["a"][0]["b"] = 2
-
-    assert original == {"a": [{"b": 1}]}
 
 
 CONTAINERS = {

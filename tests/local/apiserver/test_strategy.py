@@ -12,7 +12,6 @@ from pathways_jupyter.local.apiserver.access import Users
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.credentials import pod_account
 from pathways_jupyter.local.apiserver.strategy import prepare
-from pathways_jupyter.local.apiserver.workload_strategy import admit_pod
 
 TWO_SOURCES = {"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
 VOLUME = {"name": "v", "emptyDir": {}}
@@ -192,13 +191,6 @@ def test_a_pod_gets_its_accounts_token_unless_either_opts_out(tmp_path, spec, ac
     found = pod_account(pod, about, directory=tmp_path / "pod", url="https://127.0.0.1:1", ca=ca, users=users)
     assert found["KUBERNETES_SERVICE_PORT"] == "1"
     assert (("KUBECONFIG" in found), (tmp_path / "pod" / "serviceaccount" / "token").exists()) == (has, has)
-
-
-def test_a_pod_of_an_account_that_is_not_there_is_forbidden():
-    obj = {"metadata": {**METADATA, "generateName": "g-"}, "spec": {**pod_spec(), "serviceAccountName": "me"}}
-    with pytest.raises(StatusError, match=r'pods "g-" is forbidden: .* serviceaccount "me" not found') as error:
-        admit_pod(obj, lambda *_: None)
-    assert error.value.status == 403
 
 
 def test_a_service_gets_an_address_and_the_same_one_again():
