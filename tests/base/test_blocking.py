@@ -26,14 +26,6 @@ async def test_a_call_works_under_a_running_loop():
     assert tasks.run(answer()) == 42
 
 
-def test_what_a_call_raises_is_raised():
-    async def fail():
-        raise KeyError("gone")
-
-    with pytest.raises(KeyError):
-        tasks.run(fail())
-
-
 def test_leaving_an_iteration_closes_its_source():
     closed = threading.Event()
 

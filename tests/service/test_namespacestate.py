@@ -34,13 +34,6 @@ def test_a_pod_of_a_job_without_a_jobset_is_found_by_its_job():
     assert index.of_job("proxy") == ()
 
 
-def test_the_newest_pod_of_a_group_comes_last():
-    old, new = (
-        pod("worker", 0, name=name, created=f"2026-01-01T00:00:0{second}Z") for name, second in (("old", 1), ("new", 2))
-    )
-    assert names_of(PodIndex([new, old]).of_slice(SERVICE, "worker", 0)) == ["old", "new"]
-
-
 def test_a_change_that_no_picture_shows_is_none():
     index = PodIndex([pod("worker", 0, name="w0"), pod("worker", 1, name="w1")])
     before = index.of_slice(SERVICE, "worker", 0), index.of_slice(SERVICE, "worker", 1)

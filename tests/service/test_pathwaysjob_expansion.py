@@ -29,15 +29,6 @@ def env(container):
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
 
 
-def test_a_headless_job_runs_pathways_alone_and_never_completes():
-    jobset = expansion.expand(headless(maxRestarts=3))
-    _, _, pod, _ = parts(jobset)
-    assert [each["name"] for each in pod["containers"]] == ["pathways-rm", "pathways-proxy"]
-    assert "initContainers" not in pod
-    assert "successPolicy" not in jobset["spec"]
-    assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 3
-
-
 def test_a_colocated_head_runs_on_the_nodes_of_its_own_workers_only():
     job = training()
     job["spec"]["controller"]["deploymentMode"] = "colocate_head_with_workers"
