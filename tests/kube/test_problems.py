@@ -1,6 +1,7 @@
 import re
 from urllib.parse import unquote, urlsplit
 
+import kinds
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
@@ -100,3 +101,18 @@ def test_a_name_that_would_change_the_path_however_it_is_quoted_is_refused(name)
 def test_every_refusal_says_what_to_do(status):
     error = refused(status, {}, method="GET", path="/api/v1/pods", query=None, hint="")
     assert (error.status, str(error), bool(error.hint)) == (status, f"HTTP {status}", True)
+
+
+@pytest.mark.parametrize(
+    ("resource", "arguments", "expected"),
+    [
+        (objects.PODS, (), "/api/v1/pods"),
+        (objects.PODS, ("ns",), "/api/v1/namespaces/ns/pods"),
+        (objects.PODS, ("ns", "p", "log"), "/api/v1/namespaces/ns/pods/p/log"),
+        (kinds.NODES, ("ns", "n"), "/api/v1/nodes/n"),
+        (objects.JOBSETS, ("ns", "j"), "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ns/jobsets/j"),
+        (kinds.CRDS, ("", "c"), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/c"),
+    ],
+)
+def test_every_kind_knows_its_path(resource, arguments, expected):
+    assert resource.path(*arguments) == expected
