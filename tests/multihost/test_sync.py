@@ -119,14 +119,16 @@ async def test_what_is_in_the_way_on_the_host_keeps_no_other_file_old(place):
 
 
 async def test_modes_links_and_empty_folders_arrive_and_go(place):
-    place.write(tool="run", data__x="x", data__y="y")
+    # Two of one content have each its own mode.
+    place.write(tool="run", same="run", data__x="x", data__y="y")
     (place.code / "tool").chmod(0o755)
+    (place.code / "same").chmod(0o600)
     (place.code / "link").symlink_to("data/x")
     (place.code / "empty").mkdir()
     await place.sync()
     home = place.home / "run"
     assert os.readlink(home / "link") == "data/x"
-    assert (home / "tool").stat().st_mode & 0o777 == 0o755
+    assert [(home / name).stat().st_mode & 0o777 for name in ("tool", "same")] == [0o755, 0o600]
     assert (home / "empty").is_dir()
     (place.code / "tool").chmod(0o600)
     (place.code / "link").unlink()
@@ -140,7 +142,7 @@ async def test_modes_links_and_empty_folders_arrive_and_go(place):
     await place.sync()
     assert (home / "tool").stat().st_mode & 0o777 == 0o600
     assert os.readlink(home / "link") == "data/y"
-    assert place.found() == {"tool": "run", "data": "now a file", "result": "of the command"}
+    assert place.found() == {"tool": "run", "same": "run", "data": "now a file", "result": "of the command"}
     assert not [each for each in place.state.rglob("*") if each.name != "run.json" and each.is_file()]
 
 
