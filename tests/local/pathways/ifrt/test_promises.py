@@ -72,15 +72,6 @@ def test_what_consumes_an_array_waits_for_what_reads_it():
     assert order == ["read", "consume"]
 
 
-def test_an_output_that_is_deleted_before_it_is_made_is_still_an_input_of_what_was_launched_with_it():
-    source, made, last = _array(), _array(), _array()
-    session_arrays.launch(lambda found: (found, None), [source], [made])
-    session_arrays.launch(lambda found: (found, None), [made], [last])
-    made.delete()
-    source.promise.settle("value")
-    assert last.promise.get() == "value"
-
-
 def test_a_lost_array_notifies_waiting_callbacks():
     array = _array()
     ready = array.ready(DeviceQueues().of)
