@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs
 
 import fake_google
+import json_server
 import pytest
 from aiohttp import web
 
@@ -20,52 +21,46 @@ PATH = "/v1/projects/p/locations/us-east5/clusters/tpus"
 
 
 @pytest.fixture
-async def google(tmp_path, monkeypatch):
-    """A Google of two routes; `describe` is its answer about the cluster, `tokens` how many it has issued."""
+def google(tmp_path, monkeypatch):
+    """A Google of three routes; `describe` is its answer about the cluster, `tokens` how many it has issued."""
 
     played = SimpleNamespace(describe={}, status=200, tokens=0, refuse="", reason="", base="")
 
-    async def token(request):
-        form = parse_qs(await request.text())
+    def issued(kind=""):
+        played.tokens += 1
+        return {"access_token": f"ya29.{kind}{played.tokens}", "expires_in": 3600, "token_type": "Bearer"}
+
+    def token(form):
         assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
         assert form["assertion"][0].count(".") == 2
         if played.refuse:
-            return web.json_response({"error": "invalid_grant", "error_description": played.refuse}, status=400)
-        played.tokens += 1
-        return web.json_response({"access_token": f"ya29.{played.tokens}", "expires_in": 3600, "token_type": "Bearer"})
+            return 400, {"error": "invalid_grant", "error_description": played.refuse}
+        return 200, issued()
 
-    async def cluster(request):
-        if not request.headers["Authorization"].startswith("Bearer ya29."):
-            return web.json_response({"error": {"message": "no"}}, status=401)
+    def cluster(authorization):
+        if not authorization.startswith("Bearer ya29."):
+            return 401, {"error": {"message": "no"}}
         if played.status != 200:
             message = {403: "Permission denied on cluster.", 404: "Not found: tpus."}[played.status]
-            details = [{"reason": played.reason}]
-            return web.json_response({"error": {"message": message, "details": details}}, status=played.status)
-        return web.json_response(played.describe)
+            return played.status, {"error": {"message": message, "details": [{"reason": played.reason}]}}
+        return 200, played.describe
 
-    async def exchange(request):
+    def exchange(form):
         """Workload identity federation: a token of another issuer for one of Google's."""
-        form = parse_qs(await request.text())
         assert form["subject_token"] == ["of-the-pod"]
-        played.tokens += 1
-        kind = "urn:ietf:params:oauth:token-type:access_token"
-        answer = {"access_token": f"ya29.federated{played.tokens}", "expires_in": 3600, "token_type": "Bearer"}
-        return web.json_response(answer | {"issued_token_type": kind})
+        return 200, issued("federated") | {"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
 
-    app = web.Application()
-    app.router.add_post("/sts", exchange)
-    app.router.add_post("/token", token)
-    app.router.add_get(PATH, cluster)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    played.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    for name, value in {**fake_google.variables(played.base, tmp_path), "NO_PROXY": "127.0.0.1"}.items():
-        monkeypatch.setenv(name, value)
-    for name in ("HTTPS_PROXY", "https_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    yield played
-    await runner.cleanup()
+    def answer(request, body):
+        if request.path == PATH:
+            return cluster(request.headers["Authorization"])
+        return {"/sts": exchange, "/token": token}[request.path](parse_qs(body.decode()))
+
+    with json_server.serving(answer) as played.base:
+        for name, value in {**fake_google.variables(played.base, tmp_path), "NO_PROXY": "127.0.0.1"}.items():
+            monkeypatch.setenv(name, value)
+        for name in ("HTTPS_PROXY", "https_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        yield played
 
 
 def load():

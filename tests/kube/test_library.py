@@ -1,6 +1,6 @@
+import json_server
 import kubeconfigs
 import pytest
-from aiohttp import web
 
 from pathways_jupyter.kube import auth
 from pathways_jupyter.kube.cluster_access import Cluster
@@ -22,17 +22,10 @@ async def test_a_request_has_the_credentials_of_its_cluster_and_no_empty_ones(au
 async def test_an_identity_with_several_groups_goes_with_requests_and_websockets(tmp_path):
     received = []
 
-    async def note(request):
+    def note(request, body):
         received.append([(name, value) for name, value in request.headers.items() if name.startswith("Impersonate")])
-        return web.json_response({})
+        return 200, {}
 
-    server = web.Application()
-    server.router.add_get("/{path:.*}", note)
-    runner = web.AppRunner(server)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    url = f"HTTP://127.0.0.1:{runner.addresses[0][1]}"
     user = {
         "token": "t",
         "as": "jane",
@@ -40,14 +33,15 @@ async def test_an_identity_with_several_groups_goes_with_requests_and_websockets
         "as-uid": "7",
         "as-user-extra": {"example.com/scopes": ["a", "b"]},
     }
-    api = Api(auth.load(kubeconfigs.write(tmp_path / "config", {"server": url}, user)))
-    try:
-        await api.send(await api.prepare("GET", "/api"))
-        with pytest.raises(Refused):
-            await api.connect(await api.prepare("GET", "/api"), ["v4.channel.k8s.io"])
-    finally:
-        await api.close()
-        await runner.cleanup()
+    with json_server.serving(note) as url:
+        cluster = {"server": url.replace("http", "HTTP", 1)}
+        api = Api(auth.load(kubeconfigs.write(tmp_path / "config", cluster, user)))
+        try:
+            await api.send(await api.prepare("GET", "/api"))
+            with pytest.raises(Refused):
+                await api.connect(await api.prepare("GET", "/api"), ["v4.channel.k8s.io"])
+        finally:
+            await api.close()
     extra = "Impersonate-Extra-example.com%2Fscopes"
     groups = [("Impersonate-Group", "dev"), ("Impersonate-Group", "ops")]
     expected = [("Impersonate-User", "jane"), *groups, ("Impersonate-Uid", "7"), (extra, "a"), (extra, "b")]
