@@ -63,11 +63,23 @@ def bench_type():
 
 
 @pytest.fixture
-def options():
-    """The program's options; a busy machine may keep a leader from renewing a Lease of a few seconds."""
-    return argparse.Namespace(namespace="", own_namespace="", interval=1e6, lease_seconds=15.0)
+def meanwhile():
+    """Run an operator, or a part of one, until the end of a block; it ends in order then."""
+
+    @contextlib.asynccontextmanager
+    async def run(part):
+        stop = asyncio.Event()
+        running = asyncio.create_task(part.run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await asyncio.wait_for(running, DEADLINE)
+
+    return run
 
 
 @pytest.fixture
-def deadline():
-    return DEADLINE
+def options():
+    """The program's options; a busy machine may keep a leader from renewing a Lease of a few seconds."""
+    return argparse.Namespace(namespace="", own_namespace="", interval=1e6, lease_seconds=15.0)

@@ -146,56 +146,50 @@ async def test_each_part_of_a_leader_watches_what_it_needs(bench):
     assert +watches == {"pathwaysjobs": 1, "jobsets": 2, "jobs": 1, "pods": 2, "leases": 2}
 
 
-async def test_its_lease_is_in_a_namespace_of_its_own_where_it_has_one(bench, options):
+async def test_its_lease_is_in_a_namespace_of_its_own_where_it_has_one(bench, meanwhile, options):
     options.own_namespace = "kube-public"
     async with bench.client() as client:
         await bench.install(client)
-        stop = asyncio.Event()
-        running = asyncio.create_task(main.Operator(Informer(client), options).run(stop))
-        async with asyncio.timeout(DEADLINE):
-            async for change in watch(client, LEASES, namespace="kube-public"):
-                if change.object.get("metadata", {}).get("name") == names.OPERATOR_LEASE:
-                    break
-        stop.set()
-        await asyncio.wait_for(running, DEADLINE)
+        async with meanwhile(main.Operator(Informer(client), options)):
+            async with asyncio.timeout(DEADLINE):
+                async for change in watch(client, LEASES, namespace="kube-public"):
+                    if change.object.get("metadata", {}).get("name") == names.OPERATOR_LEASE:
+                        break
 
 
-async def test_it_stands_back_while_another_controller_runs(bench, options, monkeypatch):
+async def test_it_stands_back_while_another_controller_runs(bench, meanwhile, options, monkeypatch):
     async with bench.client() as client:
         await bench.install(client)
         namespaces = objects.Resource("", "v1", "namespaces", "Namespace", namespaced=False)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "pathways-job-system"}}
         await objects.create(client, namespaces, namespace)
         await objects.create(client, PODS, RIVAL)
-        stop, log = asyncio.Event(), Log()
+        log = Log()
         monkeypatch.setattr(main, "report", log.write)
-        running = asyncio.create_task(main.Operator(Informer(client), options).run(stop))
-        await log.until("standing back")
-        log.clear()
-        await objects.create(client, PATHWAYS_JOBS, training("a"))
-        await objects.delete(client, PODS, RIVAL["metadata"]["name"], namespace="pathways-job-system", grace_seconds=0)
-        await bench.until(client, "a", bool, JOBSETS)
-        await objects.create(client, PODS, RIVAL)
-        await log.until("standing back")
-        stop.set()
-        await asyncio.wait_for(running, DEADLINE)
+        async with meanwhile(main.Operator(Informer(client), options)):
+            await log.until("standing back")
+            log.clear()
+            await objects.create(client, PATHWAYS_JOBS, training("a"))
+            name, place = RIVAL["metadata"]["name"], RIVAL["metadata"]["namespace"]
+            await objects.delete(client, PODS, name, namespace=place, grace_seconds=0)
+            await bench.until(client, "a", bool, JOBSETS)
+            await objects.create(client, PODS, RIVAL)
+            await log.until("standing back")
 
 
-async def test_an_account_that_may_not_read_pods_controls_jobs_and_sweeps_them(bench, options, monkeypatch):
+async def test_an_account_that_may_not_read_pods_controls_jobs_and_sweeps_them(bench, meanwhile, options, monkeypatch):
     (role,) = (each for each in installation.permissions() if each["kind"] == "ClusterRole")
     rules = [rule for rule in role["rules"] if "pods" not in rule["resources"]]
     async with bench.client() as client, bench.client(name="operator", rules=rules) as limited:
         await bench.install(client)
-        stop, log = asyncio.Event(), Log()
+        log = Log()
         monkeypatch.setattr(main, "report", log.write)
-        running = asyncio.create_task(main.Operator(Informer(limited), options).run(stop))
-        await log.until("PathwaysJobs: controlling them")
-        await objects.create(client, PATHWAYS_JOBS, training("a"))
-        await bench.until(client, "a", bool, JOBSETS)
-        await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
-        await log.until("(session dead of jane): its lease")
-        stop.set()
-        await asyncio.wait_for(running, DEADLINE)
+        async with meanwhile(main.Operator(Informer(limited), options)):
+            await log.until("PathwaysJobs: controlling them")
+            await objects.create(client, PATHWAYS_JOBS, training("a"))
+            await bench.until(client, "a", bool, JOBSETS)
+            await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
+            await log.until("(session dead of jane): its lease")
     # Only the look for other controllers needs them; it says so once.
     refused = [line for line in log if "not allowed to list pods" in line]
     assert [line.split(": ")[:2] for line in refused] == [["PathwaysJobs", "cannot look for other controllers"]]
@@ -239,7 +233,7 @@ def test_the_definition_and_the_rest_are_printed_apart():
     assert kinds("--image", "r/i:1") == only + rest
 
 
-async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench, options):
+async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench, meanwhile, options):
     async with bench.client() as client:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pathways_jupyter", "operator", "manifests", "--image", "r/pathways-jupyter:1"),
@@ -254,13 +248,12 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench, o
         # A user who has exactly the role's rules.
         rules = made["ClusterRole"]["rules"]
         await bench.install(client)
-        async with bench.client(name="operator", rules=rules) as limited:
-            stop = asyncio.Event()
-            running = asyncio.create_task(main.Operator(Informer(limited), options).run(stop))
+        async with (
+            bench.client(name="operator", rules=rules) as limited,
+            meanwhile(main.Operator(Informer(limited), options)),
+        ):
             await objects.create(client, PATHWAYS_JOBS, training("a"))
             await bench.job_in(client, "a", "Pending")
-            stop.set()
-            await asyncio.wait_for(running, DEADLINE)
         assert not [rule for rule in rules if "*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])]
 
 

@@ -29,41 +29,29 @@ async def until_jobs(bench, client, names):
         watch.close()
 
 
-async def test_the_operator_goes_on_after_the_server_restarted(bench, capsys):
-    async with bench.client() as client:
-        stop = asyncio.Event()
-        running = asyncio.create_task(sweeper(client, 0.5, report).run(stop))
+async def test_the_operator_goes_on_after_the_server_restarted(bench, meanwhile, capsys):
+    async with bench.client() as client, meanwhile(sweeper(client, 0.5, report)):
         dead = await bench.proxy(client, "dead")
         await bench.server.stop()
         await bench.server.start()
         await leases.create(client, dead, seconds=1)
         await until_jobs(bench, client, set())
-        stop.set()
-        await asyncio.wait_for(running, DEADLINE)
     assert "session dead of jane" in capsys.readouterr().out
 
 
-async def test_a_sweeper_that_may_not_read_leases_says_so_and_sweeps_nothing(bench):
+async def test_a_sweeper_that_may_not_read_leases_says_so_and_sweeps_nothing(bench, meanwhile):
     rules = [{"apiGroups": ["batch", ""], "resources": ["jobs", "pods"], "verbs": ["list", "watch", "delete"]}]
     lines = Log()
-    async with bench.client(name="limited", rules=rules) as limited:
-        stop = asyncio.Event()
-        running = asyncio.create_task(sweeper(limited, 0.1, lines.write).run(stop))
+    async with bench.client(name="limited", rules=rules) as limited, meanwhile(sweeper(limited, 0.1, lines.write)):
         await lines.until("You are not allowed to list leases")
-        stop.set()
-        await asyncio.wait_for(running, DEADLINE)
     assert len(lines) == 1
 
 
-async def test_a_proxy_that_never_got_a_lease_is_found(bench, monkeypatch):
+async def test_a_proxy_that_never_got_a_lease_is_found(bench, meanwhile, monkeypatch):
     monkeypatch.setattr(leases, "DEFAULT_SECONDS", 1.0)
-    async with bench.client() as client:
-        stop = asyncio.Event()
-        running = asyncio.create_task(sweeper(client, 0.5, report).run(stop))
+    async with bench.client() as client, meanwhile(sweeper(client, 0.5, report)):
         await bench.proxy(client, "unleased")
         await until_jobs(bench, client, set())
-        stop.set()
-        await asyncio.wait_for(running, DEADLINE)
 
 
 async def start(bench, *arguments):
