@@ -124,12 +124,21 @@ class Bench:
     kubeconfig: Path
     http: aiohttp.ClientSession
 
+    def request(self, method: str, path: str, *, token: str | None = None, **options):
+        """Return a request, to be entered for its response; `headers` are sent beside that of the token."""
+        headers = {"Authorization": f"Bearer {token or self.token}", **options.pop("headers", {})}
+        return self.http.request(method, self.server.url + path, headers=headers, **options)
+
     async def call(self, method: str, path: str, body=None, *, token: str | None = None, **options):
         """Send a request; return the status code and the decoded answer."""
-        headers = {"Authorization": f"Bearer {token or self.token}", **options.pop("headers", {})}
-        async with self.http.request(method, self.server.url + path, json=body, headers=headers, **options) as response:
+        async with self.request(method, path, token=token, json=body, **options) as response:
             kind = response.content_type
             return response.status, await (response.json() if kind == "application/json" else response.text())
+
+    def websocket(self, path: str, *protocols: str):
+        """Return a WebSocket, to be entered."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return self.http.ws_connect(self.server.url + path, protocols=protocols, headers=headers)
 
     async def kubectl(self, *arguments: str, stdin: bytes = b"", code: int | None = 0) -> str:
         """Run the real kubectl and return its output."""

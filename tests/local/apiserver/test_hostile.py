@@ -53,8 +53,7 @@ async def bench(open_bench, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
 
 
 async def send(bench, method: str, path: str, body: bytes, kind: str = "application/json"):
-    headers = {"Authorization": f"Bearer {bench.token}", "Content-Type": kind}
-    async with bench.http.request(method, bench.server.url + path, data=body, headers=headers) as response:
+    async with bench.request(method, path, data=body, headers={"Content-Type": kind}) as response:
         return response.status, json.loads(await response.read() or b"null")
 
 
@@ -101,12 +100,11 @@ async def test_pods_of_the_wrong_shape_are_refused(bench, spec) -> None:
 @pytest.mark.parametrize("body", [b"{}", b"\x1f\x8b\x08", gzip.compress(b"{}", mtime=0)[:-6], b"null"])
 async def test_a_body_that_cannot_be_decoded_is_the_clients_fault(bench, method, encoding, body) -> None:
     headers = {
-        "Authorization": f"Bearer {bench.token}",
         "Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json",
         "Content-Encoding": encoding,
     }
     path = MAPS if method in ("DELETE", "POST") else f"{MAPS}/a"
-    async with bench.http.request(method, bench.server.url + path, data=body, headers=headers) as response:
+    async with bench.request(method, path, data=body, headers=headers) as response:
         answer = await response.json()
         assert (response.status < 500, answer["kind"].endswith(("Status", "List"))) == (True, True), answer
 
@@ -166,8 +164,7 @@ async def test_a_body_of_any_size_is_refused_without_being_kept(bench) -> None:
             yield b'{"data":"' + b"x" * (1 << 16)
 
     assert (await send(bench, "POST", MAPS, b"x" * (4 << 20)))[0] == 413
-    headers = {"Authorization": f"Bearer {bench.token}", "Content-Type": "application/json"}
-    async with bench.http.post(bench.server.url + MAPS, data=endless(), headers=headers) as response:
+    async with bench.request("POST", MAPS, data=endless(), headers={"Content-Type": "application/json"}) as response:
         assert response.status == 413
 
 
@@ -215,8 +212,7 @@ async def test_paths_that_lead_nowhere_are_not_found(bench, path: str) -> None:
 
 async def test_a_warning_stays_one_header_whatever_the_field_is_called(bench) -> None:
     body = {"metadata": {"name": "warned"}, 'x"\r\nSet-Cookie: y\u00e9': 1}
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    async with bench.http.post(bench.server.url + MAPS, json=body, headers=headers) as response:
+    async with bench.request("POST", MAPS, json=body) as response:
         assert response.status == 201
         assert "Set-Cookie" not in response.headers
         assert len(response.headers.getall("Warning")) == 1

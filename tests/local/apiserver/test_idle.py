@@ -25,11 +25,6 @@ async def impatient(open_bench, tmp_path):
         yield bench
 
 
-def websocket(bench, path: str, *protocols: str):
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    return bench.http.ws_connect(bench.server.url + path, protocols=protocols, headers=headers)
-
-
 async def until_cut(socket: aiohttp.ClientWebSocketResponse, send) -> int | None:
     """Call `send` again and again until the server cuts the connection; the code with which it closed."""
     async with asyncio.timeout(DEADLINE):
@@ -48,7 +43,7 @@ async def until_cut(socket: aiohttp.ClientWebSocketResponse, send) -> int | None
 @pytest.mark.parametrize("keep_alive", [b"\x00", b"\x01", b"\x00x", b""], ids=["data", "error", "byte", "empty"])
 async def test_messages_keep_a_forward_alive_and_pings_do_not(impatient, echo, keep_alive) -> None:
     path = f"{POD}/portforward?ports={echo}"
-    async with websocket(impatient, path, FORWARD) as kept, websocket(impatient, path, FORWARD) as pinging:
+    async with impatient.websocket(path, FORWARD) as kept, impatient.websocket(path, FORWARD) as pinging:
         for _ in range(2):
             await kept.receive_bytes()
 
@@ -78,9 +73,9 @@ async def test_what_the_pod_sends_keeps_a_forward_alive(impatient, unused_tcp_po
     async with await asyncio.start_server(chatter, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         path = f"{POD}/portforward?ports={port}"
-        async with websocket(impatient, path, FORWARD) as kept:
+        async with impatient.websocket(path, FORWARD) as kept:
             # Another connection's end is the sign that the timeout has passed.
-            async with websocket(impatient, f"{POD}/exec?command=cat&stdin=1&stdout=1", FORWARD) as quiet:
+            async with impatient.websocket(f"{POD}/exec?command=cat&stdin=1&stdout=1", FORWARD) as quiet:
                 await until_cut(quiet, quiet.ping)
             async with asyncio.timeout(DEADLINE):
                 assert (await kept.receive()).type is WSMsgType.BINARY
@@ -89,7 +84,7 @@ async def test_what_the_pod_sends_keeps_a_forward_alive(impatient, unused_tcp_po
 @pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
 async def test_an_idle_program_is_cut_off_and_ended(impatient, protocol: str) -> None:
     path = f"{POD}/exec?command=cat&stdin=1&stdout=1"
-    async with websocket(impatient, path, protocol) as kept, websocket(impatient, path, protocol) as pinging:
+    async with impatient.websocket(path, protocol) as kept, impatient.websocket(path, protocol) as pinging:
 
         async def send() -> None:
             await pinging.ping()
@@ -108,7 +103,7 @@ async def test_frames_keep_kubectls_forward_alive(impatient, echo) -> None:
     """kubectl speaks SPDY inside a WebSocket; its SPDY pings are frames, which a kubelet counts."""
     path, protocol = f"{POD}/portforward", "SPDY/3.1+portforward.k8s.io"
     spdy_ping = struct.pack(">HHII", 0x8003, 6, 4, 1)
-    async with websocket(impatient, path, protocol) as kept, websocket(impatient, path, protocol) as pinging:
+    async with impatient.websocket(path, protocol) as kept, impatient.websocket(path, protocol) as pinging:
 
         async def exchange() -> None:
             await kept.send_bytes(spdy_ping)

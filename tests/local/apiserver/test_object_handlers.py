@@ -92,8 +92,7 @@ async def test_a_watch_goes_on_from_the_list_before_it(bench) -> None:
     await fill(bench, 2)
     _, listed = await bench.call("GET", MAPS)
     query = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"], "labelSelector": "n"}
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    async with bench.http.get(bench.server.url + MAPS, params=query, headers=headers) as response:
+    async with bench.request("GET", MAPS, params=query) as response:
         await bench.call("POST", MAPS, {"metadata": {"name": "unseen"}})
         await bench.call("DELETE", f"{MAPS}/m0")
         await bench.call("POST", MAPS, {"metadata": {"name": "new", "labels": {"n": "9"}}})
@@ -107,17 +106,14 @@ async def test_a_watch_goes_on_from_the_list_before_it(bench) -> None:
 
 
 async def test_a_watch_ends_when_its_time_is_over(bench) -> None:
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    url = f"{bench.server.url}{MAPS}?watch=true&timeoutSeconds=1"
-    async with bench.http.get(url, headers=headers) as response:
+    async with bench.request("GET", f"{MAPS}?watch=true&timeoutSeconds=1") as response:
         assert await response.read() == b""
 
 
 async def test_a_watch_can_send_what_there_is_first_and_say_when_that_was_all(bench) -> None:
     await fill(bench, 2)
     query = {"watch": "1", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    async with bench.http.get(bench.server.url + MAPS, params=query, headers=headers) as response:
+    async with bench.request("GET", MAPS, params=query) as response:
         changes = await lines(response, 3)
 
     assert [each["type"] for each in changes] == ["ADDED", "ADDED", "BOOKMARK"]
@@ -168,9 +164,7 @@ async def test_custom_resources_are_checked_against_their_schema(bench) -> None:
 @pytest.mark.parametrize(("mode", "code"), [("Strict", 400), ("Warn", 201), ("Ignore", 201), ("", 201)])
 async def test_unknown_fields_are_refused_warned_of_or_dropped(bench, mode: str, code: int) -> None:
     body = {"metadata": {"name": "a"}, "data": {}, "spec": {"x": 1}}
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    url = f"{bench.server.url}{MAPS}?fieldValidation={mode}"
-    async with bench.http.post(url, json=body, headers=headers) as response:
+    async with bench.request("POST", f"{MAPS}?fieldValidation={mode}", json=body) as response:
         answer = await response.json()
         warning = response.headers.get("Warning", "")
 
@@ -181,9 +175,8 @@ async def test_unknown_fields_are_refused_warned_of_or_dropped(bench, mode: str,
 
 async def test_what_is_applied_is_merged_with_a_warning(bench) -> None:
     async def apply(path: str, body) -> tuple[int, dict, str]:
-        headers = {"Authorization": f"Bearer {bench.token}", "Content-Type": "application/apply-patch+yaml"}
-        url = f"{bench.server.url}{path}?fieldManager=m&force=true"
-        async with bench.http.patch(url, json=body, headers=headers) as response:
+        kind, query = {"Content-Type": "application/apply-patch+yaml"}, "fieldManager=m&force=true"
+        async with bench.request("PATCH", f"{path}?{query}", json=body, headers=kind) as response:
             return response.status, await response.json(), response.headers.get("Warning", "")
 
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
@@ -286,8 +279,7 @@ async def test_a_bookmark_does_not_come_before_a_change_that_it_includes(bench, 
 
     monkeypatch.setattr(Watch, "batch", batch_in_the_moment_of_the_timeout)
     query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": str(bench.store.revision)}
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    async with bench.http.get(bench.server.url + MAPS, params=query, headers=headers) as response:
+    async with bench.request("GET", MAPS, params=query) as response:
         await fill(bench, 1)
         assert [each["type"] for each in await lines(response, 1)] == ["ADDED"]
     assert late

@@ -13,15 +13,11 @@ PODS = "/api/v1/namespaces/default/pods"
 
 async def test_a_server_that_stops_drops_watches_logs_and_tunnels(bench, echo) -> None:
     await bench.running_pod("p")
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    url = bench.server.url + PODS
-    watching = await bench.http.get(f"{url}?watch=1", headers=headers)
+    watching = await bench.request("GET", f"{PODS}?watch=1")
     await watching.content.readline()
-    following = await bench.http.get(f"{url}/p/log?follow=1", headers=headers)
+    following = await bench.request("GET", f"{PODS}/p/log?follow=1")
     await following.content.readline()
-    tunnel = await bench.http.ws_connect(
-        f"{url}/p/portforward?ports={echo}", protocols=("v4.channel.k8s.io",), headers=headers
-    )
+    tunnel = await bench.websocket(f"{PODS}/p/portforward?ports={echo}", "v4.channel.k8s.io")
     await tunnel.receive_bytes()
 
     await bench.server.stop()

@@ -10,12 +10,11 @@ PATH = "/api/v1/namespaces/default/pods"
 
 async def test_a_thousand_pods_reach_twenty_watchers_each_in_order(bench, pod_manifest) -> None:
     count = 1_000
-    headers = {"Authorization": f"Bearer {bench.token}"}
 
     async def watch(ready: asyncio.Event, selector: str) -> list[str]:
         names = []
-        url = f"{bench.server.url}{PATH}?watch=1&resourceVersion={bench.store.revision}&labelSelector={selector}"
-        async with bench.http.get(url, headers=headers) as response:
+        path = f"{PATH}?watch=1&resourceVersion={bench.store.revision}&labelSelector={selector}"
+        async with bench.request("GET", path) as response:
             ready.set()
             while len(names) < count:
                 names.append(json.loads(await response.content.readline())["object"]["metadata"]["name"])

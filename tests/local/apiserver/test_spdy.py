@@ -51,9 +51,7 @@ class Client:
 @pytest.fixture
 async def client(bench):
     await bench.running_pod("p")
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    protocols = ["SPDY/3.1+portforward.k8s.io"]
-    async with bench.http.ws_connect(bench.server.url + FORWARD, protocols=protocols, headers=headers) as socket:
+    async with bench.websocket(FORWARD, "SPDY/3.1+portforward.k8s.io") as socket:
         yield Client(socket)
 
 

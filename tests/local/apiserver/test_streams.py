@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import struct
 
@@ -10,13 +9,6 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 
 POD = "/api/v1/namespaces/default/pods/p"
 FORWARD = "v4.channel.k8s.io"
-
-
-@contextlib.asynccontextmanager
-async def websocket(bench, path: str, *protocols: str):
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    async with bench.http.ws_connect(bench.server.url + path, protocols=protocols, headers=headers) as socket:
-        yield socket
 
 
 async def channels(socket) -> dict[int, bytes]:
@@ -32,8 +24,8 @@ async def channels(socket) -> dict[int, bytes]:
 async def test_a_program_runs_with_its_streams_and_its_exit_code(bench, protocol: str) -> None:
     await bench.running_pod("p")
     script = "echo out; echo err >%262; exit 7"
-    async with websocket(
-        bench, f"{POD}/exec?command=sh&command=-c&command={script}&stdout=1&stderr=1", protocol
+    async with bench.websocket(
+        f"{POD}/exec?command=sh&command=-c&command={script}&stdout=1&stderr=1", protocol
     ) as socket:
         assert socket.protocol == protocol
         found = await channels(socket)
@@ -46,7 +38,7 @@ async def test_a_program_runs_with_its_streams_and_its_exit_code(bench, protocol
 
 async def test_standard_input_can_be_ended_without_ending_the_program(bench) -> None:
     await bench.running_pod("p")
-    async with websocket(bench, f"{POD}/exec?command=cat&stdin=1&stdout=1", "v5.channel.k8s.io") as socket:
+    async with bench.websocket(f"{POD}/exec?command=cat&stdin=1&stdout=1", "v5.channel.k8s.io") as socket:
         await socket.send_bytes(b"\x00one ")
         await socket.send_bytes(b"\x00two")
         await socket.send_bytes(b"\xff\x00")
@@ -59,7 +51,7 @@ async def test_standard_input_can_be_ended_without_ending_the_program(bench) -> 
 async def test_a_terminal_is_resized_and_has_one_output(bench) -> None:
     await bench.running_pod("p")
     query = "command=sh&command=-c&command=echo out; echo err >%262; read x&stdin=1&stdout=1&tty=1"
-    async with websocket(bench, f"{POD}/exec?{query}", "v5.channel.k8s.io") as socket:
+    async with bench.websocket(f"{POD}/exec?{query}", "v5.channel.k8s.io") as socket:
         await socket.send_bytes(b'\x04{"Width":80,"Height":24}')
         await socket.send_bytes(b'\x04{"Width":"x"}')
         await socket.send_bytes(b"\x04nonsense")
@@ -72,7 +64,7 @@ async def test_a_terminal_is_resized_and_has_one_output(bench) -> None:
 
 async def test_a_program_ends_when_its_client_goes(bench) -> None:
     await bench.running_pod("p")
-    async with websocket(bench, f"{POD}/exec?command=sleep&command=1000&stdout=1", "v5.channel.k8s.io"):
+    async with bench.websocket(f"{POD}/exec?command=sleep&command=1000&stdout=1", "v5.channel.k8s.io"):
         pass
 
     assert await asyncio.wait_for(bench.runtime.processes[0].wait(), 30) == 137
@@ -98,7 +90,7 @@ async def test_connections_that_cannot_be_are_refused_before_they_begin(bench, q
     await bench.running_pod("p")
 
     with pytest.raises(WSServerHandshakeError) as refused:
-        async with websocket(bench, f"{POD}/{query}", protocol):
+        async with bench.websocket(f"{POD}/{query}", protocol):
             pass
 
     assert refused.value.status == code
@@ -107,7 +99,7 @@ async def test_connections_that_cannot_be_are_refused_before_they_begin(bench, q
 
 async def test_two_ports_share_a_connection(bench, echo) -> None:
     await bench.running_pod("p")
-    async with websocket(bench, f"{POD}/portforward?ports={echo}&ports={echo}", FORWARD) as socket:
+    async with bench.websocket(f"{POD}/portforward?ports={echo}&ports={echo}", FORWARD) as socket:
         for _ in range(4):
             await socket.receive_bytes()
         await socket.send_bytes(b"\x02two")
@@ -119,7 +111,7 @@ async def test_two_ports_share_a_connection(bench, echo) -> None:
 
 async def test_a_refused_port_is_reported_on_its_error_channel(bench, unused_tcp_port) -> None:
     await bench.running_pod("p")
-    async with websocket(bench, f"{POD}/portforward?ports={unused_tcp_port}", FORWARD) as socket:
+    async with bench.websocket(f"{POD}/portforward?ports={unused_tcp_port}", FORWARD) as socket:
         found = await channels(socket)
         code = socket.close_code
 
@@ -139,7 +131,7 @@ async def test_the_pods_end_of_a_connection_ends_with_the_clients(bench) -> None
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with websocket(bench, f"{POD}/portforward?ports={port}", FORWARD) as socket:
+        async with bench.websocket(f"{POD}/portforward?ports={port}", FORWARD) as socket:
             await socket.send_bytes(b"\x00hello")
             await socket.receive_bytes()
         await asyncio.wait_for(ended.wait(), 30)
@@ -151,8 +143,7 @@ async def test_a_log_is_read_whole_by_its_tail_or_as_it_grows(bench) -> None:
     assert await bench.call("GET", f"{POD}/log") == (200, "one\ntwo\nthree\n")
     assert await bench.call("GET", f"{POD}/log?tailLines=1&container=main") == (200, "three\n")
     assert await bench.call("GET", f"{POD}/log?limitBytes=5") == (200, "one\nt")
-    headers = {"Authorization": f"Bearer {bench.token}"}
-    async with bench.http.get(f"{bench.server.url}{POD}/log?follow=true&tailLines=0", headers=headers) as response:
+    async with bench.request("GET", f"{POD}/log?follow=true&tailLines=0") as response:
         await bench.runtime.write(pod["metadata"]["uid"], "main", b"four")
         assert await response.content.readline() == b"four\n"
         await bench.runtime.end(pod["metadata"]["uid"])
@@ -215,7 +206,7 @@ async def test_a_client_that_reads_late_makes_the_pod_wait_and_loses_nothing(ben
     server = await asyncio.get_running_loop().create_server(lambda: pod, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        async with websocket(bench, f"{POD}/portforward?ports={port}", FORWARD) as socket:
+        async with bench.websocket(f"{POD}/portforward?ports={port}", FORWARD) as socket:
             await asyncio.wait_for(pod.waits.wait(), 60)
             assert pod.left > size // 4
             got = sum([len(message.data) - 1 async for message in socket])
@@ -236,7 +227,7 @@ async def test_a_pod_that_reads_late_makes_the_client_wait_and_loses_nothing(ben
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with websocket(bench, f"{POD}/portforward?ports={port}", FORWARD) as socket:
+        async with bench.websocket(f"{POD}/portforward?ports={port}", FORWARD) as socket:
 
             async def send() -> None:
                 for _ in range(size >> 18):
@@ -259,7 +250,7 @@ async def test_a_connection_that_was_used_before_can_become_a_tunnel(bench, echo
     assert bench.server.connections == 1
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     port = echo if ending == "client" else server.sockets[0].getsockname()[1]
-    async with websocket(bench, f"{POD}/portforward?ports={port}", FORWARD) as socket:
+    async with bench.websocket(f"{POD}/portforward?ports={port}", FORWARD) as socket:
         assert bench.server.connections == 1
         await socket.receive_bytes()
         await socket.receive_bytes()
