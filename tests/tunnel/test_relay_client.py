@@ -235,42 +235,44 @@ async def test_a_line_that_is_full_is_not_taken_for_a_dead_one(pod, full_line, r
     assert pod.interrupted == []
 
 
-async def test_after_a_silence_no_connection_of_before_it_is_used(pod, bench, monkeypatch):
+@pytest.fixture
+async def link(pod, bench, monkeypatch):
+    """A link that leads to the pod; a silence is noticed four times as fast."""
+    monkeypatch.setattr(websocket, "PING_SECONDS", websocket.PING_SECONDS / 4)
+    await pod.start()
+    with Link(Path(bench.kubeconfig())) as made:
+        pod.behind(made)
+        yield made
+
+
+async def test_after_a_silence_no_connection_of_before_it_is_used(pod, link, monkeypatch):
     """The ones that wait for a request are as dead, and an attempt on one of them would end with its patience only."""
     monkeypatch.setattr(resumable_stream, "OPEN_SECONDS", 1e6)
-    monkeypatch.setattr(websocket, "PING_SECONDS", websocket.PING_SECONDS / 4)
-    await pod.start()
-    with Link(Path(bench.kubeconfig())) as link:
-        pod.behind(link)
-        received = Received(stream := await pod.opened(pod.relay()))
-        await pod.client.open(3)
-        link.forget()
-        await stream.send(b"late")
-        await received.until(4)
-        assert stream._end.attempt == 2
-        # Too short to be reported.
-        assert pod.interrupted == []
+    received = Received(stream := await pod.opened(pod.relay()))
+    await pod.client.open(3)
+    link.forget()
+    await stream.send(b"late")
+    await received.until(4)
+    assert stream._end.attempt == 2
+    # Too short to be reported.
+    assert pod.interrupted == []
 
 
-async def test_a_program_that_sends_a_little_all_the_time_does_not_hide_a_silence(pod, bench, monkeypatch):
+async def test_a_program_that_sends_a_little_all_the_time_does_not_hide_a_silence(pod, link):
     """As a front end's heartbeat, which a proxy on the way acknowledges although nothing is forwarded."""
-    monkeypatch.setattr(websocket, "PING_SECONDS", websocket.PING_SECONDS / 4)
-    await pod.start()
-    with Link(Path(bench.kubeconfig())) as link:
-        pod.behind(link)
-        received = Received(stream := await pod.opened(pod.relay()))
-        link.forget()
+    received = Received(stream := await pod.opened(pod.relay()))
+    link.forget()
 
-        async def send() -> int:
-            sent = 0
-            while stream._end.attempt == 1:
-                await stream.send(b"beat")
-                sent += 4
-                await asyncio.sleep(0.005)
-            return sent
+    async def send() -> int:
+        sent = 0
+        while stream._end.attempt == 1:
+            await stream.send(b"beat")
+            sent += 4
+            await asyncio.sleep(0.005)
+        return sent
 
-        await received.until(await send())
-        assert bytes(received.data[:8]) == b"beatbeat"
+    await received.until(await send())
+    assert bytes(received.data[:8]) == b"beatbeat"
 
 
 async def test_a_stream_is_lost_when_there_is_no_carrier_for_too_long(pod):

@@ -322,28 +322,33 @@ def analyses():
     return np.array([compiled.cost_analysis()["flops"], memory.argument_size_in_bytes, memory.output_size_in_bytes])
 
 
-@scenario
-def mlp_training():
-    rng = np.random.default_rng(0)
-    shapes = {"w1": (8, 32), "w2": (32, 1)}
-    parameters = {name: jnp.asarray(rng.normal(size=shape) / 4, "f4") for name, shape in shapes.items()}
-    x = jax.device_put(rng.normal(size=(64, 8)).astype("f4"), NamedSharding(mesh(), P("x")))
-    optimizer = optax.adamw(1e-2)
+def trained(optimizer, loss, parameters, steps, **options):
+    """The parameters after so many steps, of which each is a program with these options, and the losses."""
 
-    def loss(parameters):
-        return jnp.mean((jnp.tanh(x @ parameters["w1"]) @ parameters["w2"] - x.sum(1, keepdims=True)) ** 2)
-
-    @partial(jax.jit, donate_argnums=(0, 1))
+    @partial(jax.jit, **options)
     def step(parameters, state):
         value, gradients = jax.value_and_grad(loss)(parameters)
         updates, state = optimizer.update(gradients, state, parameters)
         return optax.apply_updates(parameters, updates), state, value
 
     state, values = jax.jit(optimizer.init)(parameters), []
-    for _ in range(20):
+    for _ in range(steps):
         parameters, state, value = step(parameters, state)
         values.append(value)
     return parameters, values
+
+
+@scenario
+def mlp_training():
+    rng = np.random.default_rng(0)
+    shapes = {"w1": (8, 32), "w2": (32, 1)}
+    parameters = {name: jnp.asarray(rng.normal(size=shape) / 4, "f4") for name, shape in shapes.items()}
+    x = jax.device_put(rng.normal(size=(64, 8)).astype("f4"), NamedSharding(mesh(), P("x")))
+
+    def loss(parameters):
+        return jnp.mean((jnp.tanh(x @ parameters["w1"]) @ parameters["w2"] - x.sum(1, keepdims=True)) ** 2)
+
+    return trained(optax.adamw(1e-2), loss, parameters, steps=20, donate_argnums=(0, 1))
 
 
 @scenario
@@ -364,7 +369,6 @@ def transformer_training():
         for name, shape in shapes.items()
     }
     tokens = jax.device_put(rng.integers(0, 64, (8, length + 1), dtype="i4"), NamedSharding(grid, P("data")))
-    optimizer = optax.sgd(1e-1, momentum=0.9)
 
     def forward(parameters, tokens):
         x = parameters["embed"][tokens]
@@ -380,16 +384,7 @@ def transformer_training():
         logits = forward(parameters, tokens[:, :-1])
         return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
 
-    @jax.jit
-    def step(parameters, state):
-        value, gradients = jax.value_and_grad(loss)(parameters)
-        updates, state = optimizer.update(gradients, state)
-        return optax.apply_updates(parameters, updates), state, value
-
-    state, values = jax.jit(optimizer.init)(parameters), []
-    for _ in range(5):
-        parameters, state, value = step(parameters, state)
-        values.append(value)
+    parameters, values = trained(optax.sgd(1e-1, momentum=0.9), loss, parameters, steps=5)
     assert parameters["qkv"].sharding.is_equivalent_to(NamedSharding(grid, split["qkv"]), 2)
     return parameters, values
 

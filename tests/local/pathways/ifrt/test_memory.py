@@ -66,18 +66,24 @@ def _chunk(length: int) -> bytes:
     return buffers.chunk_head(length) + bytes(length)
 
 
-def test_what_a_vanished_client_was_uploading_is_freed(open_raw, target, memory):
+@pytest.fixture
+def uploading(open_raw, target, memory):
+    """A session, its upload that does not end by itself, and the event of its memory."""
     session = open_raw(target)
     ended = threading.Event()
     endless = (_chunk(8) for _ in itertools.takewhile(lambda number: number == 0 or ended.wait(), itertools.count()))
-    upload = _store(session, 1, endless)
-    freed = memory.get(timeout=_DEADLINE)
     # grpc cancels a call without references: this one must last until its client goes.
+    upload = _store(session, 1, endless)
+    yield session, upload, memory.get(timeout=_DEADLINE)
+    ended.set()
+
+
+def test_what_a_vanished_client_was_uploading_is_freed(uploading):
+    session, upload, freed = uploading
     assert not freed.is_set()
     assert not upload.done()
     session.close()
     assert freed.wait(_DEADLINE)
-    ended.set()
 
 
 def test_what_a_vanished_client_had_uploaded_is_freed(open_raw, target, memory):
@@ -89,15 +95,10 @@ def test_what_a_vanished_client_had_uploaded_is_freed(open_raw, target, memory):
     assert freed.wait(_DEADLINE)
 
 
-def test_a_cancelled_upload_is_freed(open_raw, target, memory):
-    session = open_raw(target)
-    ended = threading.Event()
-    endless = (_chunk(8) for _ in itertools.takewhile(lambda number: number == 0 or ended.wait(), itertools.count()))
-    upload = _store(session, 1, endless)
-    freed = memory.get(timeout=_DEADLINE)
+def test_a_cancelled_upload_is_freed(uploading):
+    _, upload, freed = uploading
     upload.cancel()
     assert freed.wait(_DEADLINE)
-    ended.set()
 
 
 def test_an_array_that_could_not_be_made_does_not_keep_its_bytes(open_raw, target, memory):
