@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping
@@ -21,11 +22,9 @@ from pathways_jupyter.render.view import View, preformatted, said
 from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
 from pathways_jupyter.session.kernel import process
-from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.verdicts import Does, SessionCommand, verdict
 
-_DISCONNECT_SECONDS = 60.0
 _NOTICE_SECONDS, _SILENT_SECONDS = 2.0, 8.0
 """Time in which a supervisor answers unless it is stopped or very busy, and how much longer it is waited for."""
 _SWEEP_SECONDS = 10.0
@@ -42,13 +41,14 @@ def disconnect(shell: Shell, values: Values) -> View:
     """End a session; its proxy, its Lease and the tunnel are removed when this returns.
 
     Raises:
-      SessionError: There is no such session, or its supervisor does not answer; then nothing is asked of it.
+      SessionError: There is no such session, its supervisor does not answer, which is asked nothing then, or something
+        of it could not be removed.
     """
     record = _until_it_answers(shell, cluster.find_session(values.get("session", "")))
     answer = verdict(record, SessionCommand.DISCONNECT)
     if answer.does is Does.REFUSES:
         raise answer.error()
-    client.request(record, Method.DISCONNECT, patience=_DISCONNECT_SECONDS)
+    tasks.run(_end(shell, record))
     # The record was read before the session ended.
     ended = dataclasses.replace(record, state=SessionState.CLOSED, state_since=time.time())
     if record.saved is not None:
@@ -59,6 +59,14 @@ def disconnect(shell: Shell, values: Values) -> View:
         )
     proxy = f"its proxy {record.job}" if record.job else "its proxy"
     return said(f"Session {record.id} has ended; {proxy} is removed.", dataclasses.asdict(ended))
+
+
+async def _end(shell: Shell, record: SessionRecord) -> None:
+    slow = asyncio.get_running_loop().call_later(_NOTICE_SECONDS, shell.say, f"Ending session {record.id} …")
+    try:
+        await client.end(record, shell.say)
+    finally:
+        slow.cancel()
 
 
 def _until_it_answers(shell: Shell, record: SessionRecord) -> SessionRecord:

@@ -39,8 +39,6 @@ from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 LINGER_SECONDS = 10.0
 """Time for which a cluster without listeners stays watched."""
-ACTION_SECONDS = 150.0
-"""Timeout of disconnect and reconnect; longer than the supervisor waits for an unreachable API server."""
 SUPERVISOR_SECONDS = 15.0
 """Time for the clean-up of an ended kernel's supervisor, before the session is swept from here."""
 SWEEP_SECONDS = 300.0
@@ -119,7 +117,9 @@ class ServerState:
             # A page may show what is no longer so.
             verdict(record, SessionCommand.RECONNECT).require()
             await asyncio.to_thread(cluster.revive, config_from_json(record.config), record.state)
-        return await client.arequest(record, method, patience=ACTION_SECONDS)
+        if method is Method.DISCONNECT:
+            return await client.end(record)
+        return await client.arequest(record, method, patience=client.CHANGE_SECONDS)
 
     async def profile(self, session: str, seconds: int) -> View:
         """Trace the chips of `session`, also while its kernel is busy; return what they did.

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any
 
 from pathways_jupyter.base import json_lines, tasks
 from pathways_jupyter.base.errors import PathwaysError, SessionError
-from pathways_jupyter.base.events import Event
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Method, Request, Response
 from pathways_jupyter.session.registry import SessionRecord
@@ -23,6 +24,8 @@ from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 ANSWER_SECONDS = 5.0
 """Seconds to wait for an answer that needs no work in the cluster."""
+CHANGE_SECONDS = 150.0
+"""Longest wait for a disconnect or reconnect; longer than the supervisor waits for an unreachable API server."""
 
 
 def request(record: SessionRecord, method: Method, *, patience: float = ANSWER_SECONDS, **params: Any) -> Any:
@@ -58,6 +61,35 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
     except (OSError, ValueError) as error:
         raise _gone(record) from error
     raise _gone(record)
+
+
+async def end(record: SessionRecord, report: Callable[[str], None] = lambda reason: None) -> None:
+    """End a session, and return when its proxy, its Lease and the tunnel are removed.
+
+    Args:
+      report: Called with why that takes longer.
+
+    Raises:
+      SessionError: The supervisor does not answer, or something could not be removed.
+    """
+
+    async def listen(since: float) -> None:
+        async with contextlib.aclosing(follow(record)) as events:
+            async for event in events:
+                if event.kind is EventKind.WARNING and event.at > since:
+                    # The next ones say the same, and the last of them is the error.
+                    return report(event.message)
+
+    listening = asyncio.create_task(listen(time.time()))
+    try:
+        answer = await arequest(record, Method.DISCONNECT, patience=CHANGE_SECONDS)
+    finally:
+        await tasks.stop(listening)
+    if left := answer["left"]:
+        raise SessionError(
+            f"Session {record.id} has ended, but not all of it could be removed: {left}",
+            hint="pathways-jupyter clean removes the rest, once the cluster can be reached.",
+        )
 
 
 async def _require_answer(record: SessionRecord) -> None:
