@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -321,6 +321,36 @@ SETTINGS: Mapping[str, SettingSpec] = {
 """All settings by name."""
 ALIASES: Mapping[str, str] = {each.alias: each.name for each in SETTINGS.values() if each.alias}
 """Other names of settings: those of pathwaysutils."""
+
+
+def for_next_proxy(
+    config: ConnectConfig, *, tpu: str | Mapping[str, int] | None, wait: float | str | None
+) -> ConnectConfig:
+    """Return the settings of a session's next proxy.
+
+    Args:
+      config: Those that the session has.
+      tpu: Another number of slices of the same type; None for as many.
+      wait: How long to wait for taken slices; None for as long as before.
+
+    Raises:
+      ConfigError: A value cannot be used, the slices are of another type, or it has those of a job.
+    """
+    changes: dict[str, Any] = {} if wait is None else {"wait": SETTINGS["wait"].check(wait, "wait")}
+    if tpu is not None and config.job:
+        raise ConfigError(
+            f"This session has the slices of job {config.job}, and no others.",
+            hint=advice("Leave out {tpu}; or disconnect, connect to slices of your own, and load a save."),
+        )
+    if tpu is not None:
+        changes["instances"] = SETTINGS["tpu"].check(tpu, "tpu")
+        if changes["instances"].keys() != config.instances.keys():
+            raise ConfigError(
+                f"This session is for slices of {' and '.join(config.instances)}.",
+                hint=advice("Variables that are saved ({save:NAME}) can be loaded by a session on another type."),
+            )
+        changes["at_least"] = min(config.at_least, sum(changes["instances"].values()))
+    return replace(config, **changes)
 
 
 def runtime_dir() -> Path:

@@ -6,7 +6,7 @@ The options that several commands share are here as well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from pathways_jupyter.base.config import SETTINGS, SettingSpec
@@ -151,6 +151,16 @@ SETTING_OPTIONS: Mapping[str, Option] = {name: _option_of(spec) for name, spec i
 """The options of all settings, by the setting's name."""
 CLUSTER = tuple(SETTING_OPTIONS[name] for name, spec in SETTINGS.items() if spec.of == "cluster")
 """The options that select a cluster, the same for all commands."""
+OF_NEXT_PROXY = (
+    Option(
+        "--wait",
+        "wait for taken slices, for SECONDS or without limit",
+        ValueKind.SECONDS,
+        default="as it was connected",
+    ),
+    replace(SETTING_OPTIONS["tpu"], help="fewer or more slices of the same type, TYPE=COUNT", aliases=()),
+)
+"""The options for a session's next proxy."""
 QUEUE = (SETTING_OPTIONS["queue"], SETTING_OPTIONS["priority"])
 FOLLOW = Option("--follow", "keep printing new lines until interrupted", ValueKind.FLAG, short="-f")
 PUSH = Option("--push", "push the built image to this repository", metavar="REPOSITORY")

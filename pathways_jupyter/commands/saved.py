@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, SETTING_OPTIONS, Command, Option, ValueKind, Word, assume_yes
+from pathways_jupyter.commands.declaration import CLUSTER, OF_NEXT_PROXY, Command, Option, ValueKind, Word, assume_yes
 
 _IN_TERMINAL = "Hosts write and read for a session; a script says session.save() and session.load()."
 _WHERE = (Option("--gcs-bucket", "look in this bucket", metavar="gs://...", default="the session's"), *CLUSTER)
@@ -26,13 +26,7 @@ COMMANDS = (
         "resume",
         "Get slices again, and put the arrays of a suspend where they were.",
         options=(
-            Option(
-                "--wait",
-                "wait for taken slices, for SECONDS or without limit",
-                ValueKind.SECONDS,
-                default="as it was connected",
-            ),
-            replace(SETTING_OPTIONS["tpu"], help="fewer or more slices of the same type, TYPE=COUNT", aliases=()),
+            *OF_NEXT_PROXY,
             assume_yes("do not ask if some arrays do not fit fewer slices"),
         ),
         examples={

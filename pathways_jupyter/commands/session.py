@@ -10,6 +10,7 @@ from pathways_jupyter.commands.declaration import (
     CLUSTER,
     FOLLOW,
     JSON,
+    OF_NEXT_PROXY,
     SETTING_OPTIONS,
     Command,
     Option,
@@ -81,8 +82,11 @@ COMMANDS = (
     Command(
         "reconnect",
         "Replace the proxy by a new one, whether it is lost or not.",
-        options=(assume_yes("do not ask before arrays are lost"),),
-        examples={"reconnect": "the same service and slices as before"},
+        options=(*OF_NEXT_PROXY, assume_yes("do not ask before arrays are lost")),
+        examples={
+            "reconnect": "the same service and slices as before",
+            "reconnect --tpu tpuv6e:2x2=1": "on one slice, while another one is down",
+        },
         details="A new proxy has none of the arrays: where the old one works and has some, it asks first. "
         "An Interrupt stops it: the session stays, without a proxy, and can be reconnected again.",
         only=Face.NOTEBOOK,

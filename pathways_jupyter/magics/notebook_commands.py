@@ -13,7 +13,7 @@ from typing import Any
 from pathways_jupyter.actions import action_of, cluster, profile
 from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base import interrupts
-from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig, for_next_proxy
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.text import count, size
@@ -117,13 +117,14 @@ def _connect_again(
 def reconnect(notebook: NotebookSession, values: Values, output: CellOutput | None = None) -> View | None:
     """Replace the proxy of this notebook's session, after a question if that costs arrays; `output` as for connect."""
     current = notebook.need(SessionCommand.RECONNECT)
-    attempt = current.attempt_reconnect(process.variables())
+    config = for_next_proxy(current.config, tpu=values.get("tpu"), wait=values.get("wait"))
+    attempt = current.attempt_reconnect(process.variables(), config)
     if current.has_devices and not values.get("yes") and (lost := cost(current)):
         costs = current.verdict(SessionCommand.RECONNECT, arrays=f"its {lost}").sentence
         if not notebook.screen.confirm(f"{costs} Reconnect?"):
             return said("Not reconnected.")
     notebook.end_trace(notebook.screen.say)
-    _renew(notebook, current, attempt, current.config, output)
+    _renew(notebook, current, attempt, config, output)
     return None
 
 
@@ -168,7 +169,7 @@ def resume(notebook: NotebookSession, values: Values, output: CellOutput | None 
         return said("Not resumed.")
     yes = yes or bool(unfit)
     if not current.has_slices_of(config):
-        attempt = current.attempt_reconnect({}, config)
+        attempt = current.attempt_reconnect({}, config, resumes=True)
         _renew(notebook, current, attempt, dataclasses.replace(config, yes=config.yes or yes), output)
         # There may be fewer than were asked for.
         slices = len(current.slices())

@@ -177,7 +177,14 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
         _waits("Session {session} waits for slices since {since}.", _PROGRESS), disconnect=_DOES
     ),
     SessionState.CONNECTED: _WORKS,
-    SessionState.DEGRADED: _WORKS,
+    SessionState.DEGRADED: {
+        **_WORKS,
+        SessionCommand.RECONNECT: _asks(
+            "Session {session} is degraded: {down} down. A new proxy costs {arrays} on TPUs, and needs as many slices "
+            "as before.",
+            advice("{suspend} keeps arrays."),
+        ),
+    },
     SessionState.INTERRUPTED: _row(
         _INTERRUPTED,
         connect=_DOES,
@@ -295,8 +302,10 @@ def verdict(record: SessionRecord | None, command: SessionCommand, *, arrays: st
         return answer
     saved, transfer = record.saved, record.transfer
     amount = (arrays or "its arrays") if saved is None else saved.amount
+    down = [str(each) for each in record.slices if not each.up]
     words: dict[str, str | int] = {
         "session": record.id,
+        "down": f"{', '.join(down) or 'a slice'} {'are' if len(down) > 1 else 'is'}",
         "since": clock(record.since or record.created),
         "arrays": amount,
         "moved": str(transfer or amount),

@@ -639,8 +639,12 @@ def test_a_save_stays_until_each_of_its_arrays_has_found_its_place(session):
     assert resumed.outcome.startswith("1 array (12 bytes) back in place. Not restored: y: float32[3]")
     assert session.events()[-1].message == f"Resumed: {resumed.outcome}"
     assert np.asarray(variables["x"]).tolist() == [7, 7, 7]
+    # The next suspend replaces no save that stays.
+    assert session.suspend(variables).name == f"{name}-2"
+    session.resume()
     assert np.asarray(session.load(name)["y"]).tolist() == [7, 7, 7]
     session.saves.delete(name)
+    assert not [each for each in session.saves.list() if each.name.startswith("suspended")]
 
 
 @pytest.mark.thorough

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from session_records import new_record
 
-from pathways_jupyter.base.events import SessionState, SuspendedArrays, Transfer
+from pathways_jupyter.base.events import SessionSlice, SessionState, SuspendedArrays, Transfer
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.verdicts import TABLE, Does, SessionCommand, Situation, row_of, verdict
@@ -84,6 +84,13 @@ def test_the_number_of_arrays_is_said_where_it_is_known(in_row):
     suspended = verdict(in_row(SessionState.SUSPENDED), SessionCommand.DISCONNECT)
     assert "with 4 arrays (1.2 GB) saved" in suspended.sentence
     assert "The save suspended-ab" in suspended.hint
+
+
+def test_a_new_proxy_for_a_degraded_session_needs_what_is_down():
+    slices = (SessionSlice(0, 0, up=True), SessionSlice(6, 1, up=False))
+    degraded = new_record(state=SessionState.DEGRADED, slices=slices)
+    said = verdict(degraded, SessionCommand.RECONNECT, arrays="its 3 arrays (1.2 GB)").sentence
+    assert "is degraded: slice 6 (your 1) is down. A new proxy costs its 3 arrays (1.2 GB) on TPUs, and needs" in said
 
 
 def test_a_faulty_supervisor_comes_before_the_state_that_was_known_last(in_row):

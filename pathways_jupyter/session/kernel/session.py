@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig, for_next_proxy
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, SessionState
 from pathways_jupyter.base.sentences import advice
@@ -285,7 +286,7 @@ class Session:
             return dict(process.variables() if variables is None else variables)
 
         slices, live = list(self.slices().values()), self._side.switch.live_arrays
-        return Suspension(self.saves, f"suspended-{self.id}", slices, named, live)
+        return Suspension(self.saves, self.suspender.next_name, slices, named, live)
 
     def suspend(
         self,
@@ -347,14 +348,20 @@ class Session:
         if not yes:
             self.suspender.require_fit(config)
         if not self.has_slices_of(config):
-            self._renew(self.attempt_reconnect({}, config))
+            self._renew(self.attempt_reconnect({}, config, resumes=True))
         return self.suspender.restore(yes=yes, report=report)
 
     def keep(self) -> None:
         """Count as used now, so that it is not suspended soon because nothing is computed; does not wait."""
         self._side.link.notify(Method.KEEP)
 
-    def reconnect(self, variables: Mapping[str, Any] | None = None) -> Switched:
+    def reconnect(
+        self,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        tpu: str | Mapping[str, int] | None = None,
+        wait: float | bool | None = None,
+    ) -> Switched:
         """Replace the proxy by a new one and point JAX at it; arrays on the previous one are lost.
 
         Blocks until JAX has the new devices. If the sidebar has already replaced the proxy, that one is used. A dead
@@ -363,32 +370,40 @@ class Session:
 
         Args:
           variables: Where to look for the names of arrays; the notebook's or the script's own when left out.
+          tpu: Another number of slices of the same type; as many as before when left out.
+          wait: Seconds to wait for taken slices; True waits for ever. As the session was connected when left out.
 
         Returns:
           What happened to the arrays: to all on the previous proxy, with the variables' names.
 
         Raises:
-          CapacityError: The slices are taken, and the connection's ``wait`` is over.
+          CapacityError: The slices are taken, and the wait is over.
+          ConfigError: The slices are of another type.
           SessionError: The session is suspended or was disconnected, or the new proxy did not come up.
         """
-        attempt = self.attempt_reconnect(variables)
+        attempt = self.attempt_reconnect(variables, for_next_proxy(self.config, tpu=tpu, wait=wait))
         self.end_trace()
         return self._renew(attempt)
 
     def attempt_reconnect(
-        self, variables: Variables | None = None, config: ConnectConfig | None = None
+        self,
+        variables: Variables | None = None,
+        config: ConnectConfig | None = None,
+        *,
+        resumes: bool = False,
     ) -> ConnectionAttempt[Session]:
         """Return an attempt to replace the proxy; see :meth:`reconnect`. It does nothing before its ``with`` block.
 
         Args:
-          config: That of :meth:`.Suspender.settings`, for a session that is suspended.
+          config: From :func:`.for_next_proxy`; as the session was connected when left out.
+          resumes: The session is suspended, and its arrays are put back next.
 
         Raises:
           SessionError: The session was disconnected, or is suspended.
         """
         answer = self.verdict(SessionCommand.RECONNECT)
         # A suspended one is not: a new proxy alone would be a session without its arrays.
-        if answer.does is Does.REFUSES and config is None:
+        if answer.does is Does.REFUSES and not resumes:
             raise answer.error()
         if self._side.is_inherited:
             raise SessionError(
@@ -400,7 +415,8 @@ class Session:
         settings = config or self.config
 
         def connected(_: KernelSide) -> Session:
-            self.config = settings
+            # It waits as it was connected, and not as long as it was asked to this once.
+            self.config = replace(settings, wait=self.config.wait)
             return self
 
         return ConnectionAttempt(settings, variables, connected=connected, side=self._side, revive=self._revive)

@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pathways_jupyter.base import interrupts
-from pathways_jupyter.base.config import SETTINGS, ConnectConfig
-from pathways_jupyter.base.errors import ConfigError, LocalClusterError, PathwaysError, SessionError
+from pathways_jupyter.base.config import ConnectConfig, for_next_proxy
+from pathways_jupyter.base.errors import LocalClusterError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, SuspendedArrays, Transfer
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved.arrays import Report
@@ -40,6 +40,13 @@ class Suspender:
         self._side = side
         self.present: Suspension | None = None
         self.on_transfer: Callable[[], object] = lambda: None
+        # The saves that stay, as some of their arrays have no place on the slices of now.
+        self._kept = 0
+
+    @property
+    def next_name(self) -> str:
+        """Name of the save that the next suspend makes, which replaces none that stays."""
+        return f"suspended-{self._side.record.id}{f'-{self._kept + 1}' if self._kept else ''}"
 
     @property
     def save_name(self) -> str:
@@ -117,6 +124,7 @@ class Suspender:
                 hint=advice("{resume} brings them back."),
             )
         self.present = None
+        self._kept += bool(suspension.left)
         suspension.forget()
         return suspension
 
@@ -130,7 +138,7 @@ class Suspender:
 
         Raises:
           SessionError: The session is not suspended.
-          ConfigError: The slices are of another type.
+          ConfigError: As for :func:`.for_next_proxy`.
         """
         suspension = self.required()
         answer = verdict(self.judged, SessionCommand.RESUME)
@@ -141,21 +149,7 @@ class Suspender:
         with contextlib.suppress(LocalClusterError):
             clusters.require_running(self._side.record)
             suspension.require_saved()
-        changes: dict[str, Any] = {} if wait is None else {"wait": SETTINGS["wait"].check(wait, "wait")}
-        if tpu is not None and config.job:
-            raise ConfigError(
-                f"This session has the slices of job {config.job}, and no others.",
-                hint=advice("Leave out {tpu}; or disconnect, connect to slices of your own, and load the save."),
-            )
-        if tpu is not None:
-            changes["instances"] = SETTINGS["tpu"].check(tpu, "tpu")
-            if changes["instances"].keys() != config.instances.keys():
-                raise ConfigError(
-                    f"The arrays were on slices of {' and '.join(config.instances)}.",
-                    hint="Resume on the same type, and save variables that are to move to another one.",
-                )
-            changes["at_least"] = min(config.at_least, sum(changes["instances"].values()))
-        return replace(config, **changes)
+        return for_next_proxy(config, tpu=tpu, wait=wait)
 
     def required(self) -> Suspension:
         """Return the arrays that wait.

@@ -273,8 +273,10 @@ def test_an_api_server_that_restarts_costs_the_connection_and_nothing_else(conne
     until(connected, SessionState.LOST, since)
     lost = next(event.message for event in connected.events(since) if event.kind is EventKind.PROXY_LOST)
     assert not re.search("lease|silent", lost), "nothing stood still"
-    connected.reconnect()
+    waits = connected.config.wait
+    connected.reconnect(tpu={TYPE: 1}, wait=waits + 30)
     assert connected.state is SessionState.CONNECTED
+    assert (len(connected.slices()), connected.config.wait) == (1, waits), "only this once"
     assert jax.numpy.ones(4).sum() == 4
     connected.disconnect()
     gone(connected.id)
