@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.base import interrupts
+from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import Face, worded
@@ -27,6 +27,7 @@ GONE = ("UNAVAILABLE", "Array has been deleted")
 """Contained in JAX's errors about a proxy that it can no longer reach and about what was on it, among others."""
 _CONNECTION = "IFRT proxy server"
 """Contained in JAX's errors about a proxy that it cannot reach."""
+_REACH_SECONDS = 2.0
 
 
 class NotebookSession:
@@ -286,7 +287,9 @@ class NotebookSession:
 
         ended = self._watched if session is None else None
         return arrays.lost(
-            lost_arrays(process.variables(), error), saved_as="" if ended is None else ended.suspender.save_name
+            lost_arrays(process.variables(), error),
+            saved_as="" if ended is None else ended.suspender.save_name,
+            kept=() if session is None else session.suspender.kept,
         )
 
     def explain_loss(self, error: str) -> None:
@@ -294,6 +297,9 @@ class NotebookSession:
         session = process.session()
         if said := self.misuse(error):
             self.notify(said)
+        elif _CONNECTION in error and session is not None and _works(session):
+            what = "This program was compiled for a proxy that is gone, or uses something that was on it."
+            self.notify([what, "Compile it again, and make again what it uses."])
         elif _CONNECTION in error and session is not None:
             what = "JAX has lost its connection to the proxy, or this program was compiled for a proxy that is gone."
             next_step = "%pathways reconnect gets a new proxy; a program of an earlier one has to be compiled again."
@@ -310,6 +316,20 @@ class NotebookSession:
         lines = arrays.elsewhere(arrays_elsewhere(session.devices()[0].client, process.variables()))
         if lines:
             self.notify(lines)
+
+
+def _works(session: Session) -> bool:
+    """Return whether JAX reaches the proxy of a session, within some seconds."""
+    import jax
+
+    def reach() -> None:
+        jax.block_until_ready(jax.device_put(0, session.devices()[0]))
+
+    try:
+        tasks.abandonable(reach, name="pathways-reach", seconds=_REACH_SECONDS)
+    except (RuntimeError, TimeoutError, PathwaysError):
+        return False
+    return True
 
 
 def card_of(

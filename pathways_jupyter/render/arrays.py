@@ -41,11 +41,12 @@ def elsewhere(arrays: Sequence[NamedArray]) -> list[str]:
     ]
 
 
-def lost(arrays: Sequence[NamedArray], *, saved_as: str = "") -> list[str]:
+def lost(arrays: Sequence[NamedArray], *, saved_as: str = "", kept: Sequence[str] = ()) -> list[str]:
     """Why JAX cannot use arrays of an earlier proxy, in two lines; empty when there are none.
 
     Args:
       saved_as: The save with the arrays of the last session, which was suspended; empty if it was not.
+      kept: Saves with arrays that had no place when the session was resumed.
     """
     if not arrays:
         return []
@@ -55,9 +56,14 @@ def lost(arrays: Sequence[NamedArray], *, saved_as: str = "") -> list[str]:
             f"%pathways load {saved_as} sets the variables that had them, in another session.",
         ]
     verb, them = ("was", "it") if len(arrays) == 1 else ("were", "them")
+    if kept:
+        return [
+            f"{count(len(arrays), 'array')} {verb} on a proxy that is gone: {described(arrays)}",
+            f"%pathways load {kept[-1]} sets what a resume has left; run the cells that make the others again.",
+        ]
     return [
         f"{count(len(arrays), 'array')} {verb} on a proxy that is gone, and lost with it: {described(arrays)}",
-        f"Run the cells that make {them} again; meshes and shardings too.",
+        f"Run the cells that make {them} again; meshes, shardings and compiled programs too.",
     ]
 
 

@@ -263,10 +263,14 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
     connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)")
     place = "jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind='pinned_host')"
     connected.run(f"import numpy as np\nhost = jax.device_put(np.ones(3, np.float32), {place})")
+    # A sharding that a variable holds becomes one of the next proxy, also in the array.
+    connected.run("from jax.sharding import Mesh, NamedSharding, PartitionSpec")
+    connected.run("on = NamedSharding(Mesh(np.array(jax.devices()), 'd'), PartitionSpec())")
+    assert connected.run("spread = jax.device_put(np.ones(7, np.float32), on)").status == "ok"
     connected.run(DELETE_THE_PROXY)
     connected.wait_for("All arrays on TPUs are lost")
     named = connected.run("y = 1")
-    assert "2 arrays became unusable: host: float32[3], x: float32[5]" in named.text
+    assert "3 arrays became unusable: host: float32[3], spread: float32[7], x: float32[5]" in named.text
     failed = connected.run("jnp.ones(6)")
     # In the place of JAX's own lines, which the traceback has.
     assert "is lost since" in failed.shown
@@ -282,6 +286,7 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
         assert "1 array was on a proxy that is gone, and lost with it: x: float32[5]" in failed.shown
         assert len(failed.shown.splitlines()) == 3, failed.shown
     assert "lost with it: host: float32[3]" in connected.run("host").shown
+    assert "lost with it: spread: float32[7]" in connected.run("spread + 1").shown
     failed = connected.run("print(donated)")
     assert "deleted" in failed.shown
     assert "is gone" not in failed.text

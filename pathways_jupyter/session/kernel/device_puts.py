@@ -84,11 +84,6 @@ def forbid(client: Any) -> None:
         _replace_or_restore()
 
 
-def is_forbidden(client: Any) -> bool:
-    """Return whether :func:`forbid` was called for `client`."""
-    return client in _lost
-
-
 def without_own(arrays: Sequence[Any]) -> list[Any]:
     """Leave out of `arrays` what only this module holds, for a moment.
 

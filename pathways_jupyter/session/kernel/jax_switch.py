@@ -22,7 +22,7 @@ from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.service.names import INSECURE_CREDENTIALS
-from pathways_jupyter.session.kernel import device_puts, jax_internals, jax_platform, silenced_logs
+from pathways_jupyter.session.kernel import device_puts, jax_internals, jax_platform, silenced_logs, user_arrays
 from pathways_jupyter.session.kernel.jax_internals import Internals
 from pathways_jupyter.session.kernel.jax_platform import InitializeGuard
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, all_of, live, on_client, size_of, uncommitted_arrays
@@ -278,10 +278,7 @@ def _invalidate(client: Any) -> None:
     A program that is passed one may compute with another proxy's, or abort the kernel.
     """
     device_puts.forbid(client)
-    for array in client.live_arrays():
-        # It may raise because the connection is closed; the array is deleted anyway.
-        with contextlib.suppress(Exception):
-            array.delete()
+    user_arrays.end(client)
 
 
 def _present_state(internals: Internals) -> _JaxState:

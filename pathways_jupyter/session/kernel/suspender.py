@@ -33,6 +33,7 @@ class Suspender:
 
     Attributes:
       present: The arrays that wait for :meth:`.Session.resume`; None while the session is not suspended.
+      kept: Names of the saves that stay, as some of their arrays had no place on the slices of a resume.
       on_transfer: Called on any thread when more of the arrays is written or read.
     """
 
@@ -40,13 +41,12 @@ class Suspender:
         self._side = side
         self.present: Suspension | None = None
         self.on_transfer: Callable[[], object] = lambda: None
-        # The saves that stay, as some of their arrays have no place on the slices of now.
-        self._kept = 0
+        self.kept: list[str] = []
 
     @property
     def next_name(self) -> str:
         """Name of the save that the next suspend makes, which replaces none that stays."""
-        return f"suspended-{self._side.record.id}{f'-{self._kept + 1}' if self._kept else ''}"
+        return f"suspended-{self._side.record.id}{f'-{len(self.kept) + 1}' if self.kept else ''}"
 
     @property
     def save_name(self) -> str:
@@ -124,7 +124,7 @@ class Suspender:
                 hint=advice("{resume} brings them back."),
             )
         self.present = None
-        self._kept += bool(suspension.left)
+        self.kept += [suspension.name] if suspension.left else []
         suspension.forget()
         return suspension
 

@@ -8,7 +8,9 @@ An array counts once, however many variables hold it, and also where none does: 
 
 from __future__ import annotations
 
+import contextlib
 import re
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +24,8 @@ from pathways_jupyter.session.kernel import device_puts, process
 DELETED = "Array has been deleted"
 """Contained in JAX's error about an array that a program, the user or the end of its proxy has deleted."""
 
+_ended: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Arrays that ended with their proxy, by their ids: a sharding that a variable holds becomes that of the next proxy."""
 _MANY = 8
 _FEW = 2
 _VARIABLE = re.compile(r"\w*")
@@ -99,6 +103,15 @@ def described(arrays: Sequence[NamedArray]) -> str:
     return some([*shown, f"{count(len(held_by_none), 'array')} that no variable holds"], _MANY)
 
 
+def end(client: Any) -> None:
+    """Delete every array on devices of `client`, whose proxy is gone or is going."""
+    for array in client.live_arrays():
+        _ended[id(array)] = array
+        # It may raise because the connection is closed; the array is deleted anyway.
+        with contextlib.suppress(Exception):
+            array.delete()
+
+
 def uncommitted_arrays(clients: Collection[Any], namespace: Mapping[str, Any]) -> list[NamedArray]:
     """Return the arrays in `namespace` on devices of `clients` that were not placed on a device explicitly.
 
@@ -123,8 +136,7 @@ def lost_arrays(namespace: Mapping[str, Any], error: str) -> list[NamedArray]:
 
     An array that a program or the user has deleted is none of them.
     """
-    deleted = [each for each in _arrays() if each.is_deleted() and any(map(device_puts.is_forbidden, _clients(each)))]
-    arrays = _in_variables(deleted, namespace)
+    arrays = _in_variables(list(_ended.values()), namespace)
     if DELETED not in error:
         return arrays
     # JAX says the type of the one, with the axes of a mesh that its dimensions are split over, and the hosts' memory.
