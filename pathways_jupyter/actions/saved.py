@@ -44,11 +44,13 @@ def delete(shell: Shell, values: Values) -> View:
     name = str(values["name"])
     with _saves(values) as saves:
         saves.require(name)
-        waiting = [each for each in registry.sessions() if each.saved and each.saved.place == saves.address(name)]
-        question = f"Delete {name} with its arrays?"
-        if waiting:
-            question = f"{waiting[0].owner} is suspended, and its arrays are nowhere else. {question}"
-        if not values.get("yes") and not shell.confirm(question):
+        for each in registry.sessions():
+            if each.saved and each.saved.place == saves.address(name) and registry.is_alive(each):
+                raise ConfigError(
+                    f"{each.owner} is suspended, and its arrays are nowhere else.",
+                    hint=f"pathways-jupyter sessions disconnect {each.id} ends its session; then it can be deleted.",
+                )
+        if not values.get("yes") and not shell.confirm(f"Delete {name} with its arrays?"):
             return said("Not deleted.")
         saves.delete(name)
     return said(f"{name} is deleted.", {"name": name})

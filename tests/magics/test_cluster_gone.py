@@ -152,3 +152,17 @@ def serves(url):
     except ConnectionRefusedError:
         return False
     return True
+
+
+@pytest.mark.thorough
+def test_a_resume_takes_no_slices_for_arrays_that_went_with_their_cluster(own):
+    assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
+    with contextlib.closing(Notebook(own)) as notebook:
+        notebook.connect("--local --tpu tpuv6e:2x2=1 --gcs-bucket gs://pathways-local")
+        assert notebook.run("import jax; x = jax.numpy.ones(3)\n%pathways suspend").status == "ok"
+        assert own.cli("local", "down", "--yes").returncode == 0
+        refused = notebook.run("%pathways resume --yes").shown
+        assert "there is none of that name" in refused
+        assert "%pathways disconnect ends the session" in refused
+        (record,) = json.loads(own.cli("sessions", "--json").stdout)
+        assert (record["state"], record["slices"]) == ("suspended", [])

@@ -146,11 +146,15 @@ class KernelSide:
         if placed is not None:
             placed.move(list(self.switch.slices().values()))
         self._record_lost(switched.unusable)
-        self._storage.adopt(clusters.Storage.of(record))
+        self.adopt_storage()
         self.children.follow(record)
         # Last, so that after an interrupt anywhere above, the same proxy can be adopted once more.
         self._adopted = record.proxy
         return switched
+
+    def adopt_storage(self) -> None:
+        """Lead ``gs://`` to the bucket of the embedded cluster, which has another address once it was started again."""
+        self._storage.adopt(clusters.Storage.of(self.record))
 
     def remember(self, answer: Mapping[str, Any]) -> None:
         """Take the record that the supervisor has answered with as the session's."""

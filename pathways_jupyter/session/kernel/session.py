@@ -223,6 +223,7 @@ class Session:
           LocalClusterError: It was that of an embedded cluster that has ended.
         """
         clusters.require_running(self._side.record)
+        self._side.adopt_storage()
         return Saves(self.bucket, current_user())
 
     def save(self, name: str, variables: Mapping[str, Any] | None = None, *, report: Report | None = None) -> Save:
@@ -419,7 +420,14 @@ class Session:
             self.config = replace(settings, wait=self.config.wait)
             return self
 
-        return ConnectionAttempt(settings, variables, connected=connected, side=self._side, revive=self._revive)
+        def revive(config: ConnectConfig, state: SessionState) -> None:
+            if self._revive is not None:
+                self._revive(config, state)
+            if resumes:
+                # Before slices are taken for them; the bucket of an embedded cluster is there again only now.
+                self.suspender.require_saved()
+
+        return ConnectionAttempt(settings, variables, connected=connected, side=self._side, revive=revive)
 
     def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
         """Apply to JAX what happened to the session from outside; to be called between cells.

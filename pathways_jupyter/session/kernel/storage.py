@@ -42,8 +42,9 @@ class AdoptedStorage:
         address = storage.variables[STORAGE_HOST]
         if not self._environment.is_changed and os.environ.get(STORAGE_HOST, address) != address:
             return
-        self._environment.set(storage.variables)
-        _forget_clients()
+        if os.environ.get(STORAGE_HOST) != address:
+            self._environment.set(storage.variables)
+            _forget_clients()
         if self._replaced:
             return
         if "jax" in sys.modules:

@@ -140,15 +140,14 @@ class Suspender:
           SessionError: The session is not suspended.
           ConfigError: As for :func:`.for_next_proxy`.
         """
-        suspension = self.required()
+        self.required()
         answer = verdict(self.judged, SessionCommand.RESUME)
         # One that gets a new proxy in another way is waited for, and not one that another thread resumes.
         if answer.does is Does.REFUSES or self._side.transfer is not None:
             raise answer.error()
         # Before slices are taken for them; an embedded cluster that has ended is started first, with its bucket.
         with contextlib.suppress(LocalClusterError):
-            clusters.require_running(self._side.record)
-            suspension.require_saved()
+            self.require_saved()
         return for_next_proxy(config, tpu=tpu, wait=wait)
 
     def required(self) -> Suspension:
@@ -160,6 +159,18 @@ class Suspender:
         if self.present is None:
             raise verdict(self.judged, SessionCommand.RESUME).error()
         return self.present
+
+    def require_saved(self) -> None:
+        """Check that the save is there.
+
+        Raises:
+          LocalClusterError: It was in the bucket of an embedded cluster that has ended.
+          SessionError: It is not.
+        """
+        suspension = self.required()
+        clusters.require_running(self._side.record)
+        self._side.adopt_storage()
+        suspension.require_saved()
 
     def on_request(self, idle: Callable[[], float], suspend: Callable[..., Any]) -> None:
         """Let the supervisor suspend this session, as the setting ``suspend_after`` says.
