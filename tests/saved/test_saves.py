@@ -523,7 +523,7 @@ def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(sessi
     variables = {"x": x, "others": [jax.device_put(np.full(3, n), session.devices()[n]) for n in range(4)], "same": x}
     del x
     session.suspend(variables)
-    session._renew(session.attempt_reconnect({}, session.config))
+    session._renew(session.attempt_reconnect({}, session.config, resumes=True))
     replace = Holders.replace
 
     def interrupted(*arguments):
@@ -556,7 +556,7 @@ def kill_the_supervisor(session):
 def test_what_happens_before_the_arrays_are_back_costs_none_of_them(session, disturb):
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
     session.suspend(variables)
-    session._renew(session.attempt_reconnect({}, session.config))
+    session._renew(session.attempt_reconnect({}, session.config, resumes=True))
     disturb(session)
     assert variables["x"].is_deleted()
     session.resume()
