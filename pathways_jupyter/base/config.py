@@ -346,8 +346,8 @@ def for_next_proxy(
         changes["instances"] = SETTINGS["tpu"].check(tpu, "tpu")
         if changes["instances"].keys() != config.instances.keys():
             raise ConfigError(
-                f"This session is for slices of {' and '.join(config.instances)}.",
-                hint=advice("Variables that are saved ({save:NAME}) can be loaded by a session on another type."),
+                f"This session is on slices of {' and '.join(config.instances)}.",
+                hint="Keep to that type. A save of variables can be loaded in a session on another one.",
             )
         changes["at_least"] = min(config.at_least, sum(changes["instances"].values()))
     return replace(config, **changes)
