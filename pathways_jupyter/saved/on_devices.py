@@ -6,6 +6,7 @@ import contextlib
 import gc
 import itertools
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ of_calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """Requests to hosts and their answers, by their ids: arrays that end with the call, and are none of the user's."""
 copies: weakref.WeakSet[Any] = weakref.WeakSet()
 """Objects that hold some arrays more than once, such as an elastic run's snapshots; ``spare`` yields the others."""
+runs: set[Any] = set()
+"""Training loops that run in this process; ``thread`` is each one's, and ``end`` ends it, with a snapshot."""
 CALL_THREAD = "colocated-call"
 """Name of the threads that wait for calls on hosts."""
 
@@ -136,6 +139,11 @@ def _parts(array: Any) -> set[int]:
 def spare(lost: Container[int]) -> set[int]:
     """Return the ids of arrays that need not be kept, as another that is not `lost`, by its id, is the same."""
     return {id(each) for holder in list(copies) for each in holder.spare(lost)}
+
+
+def runs_elsewhere() -> list[Any]:
+    """Return the training loops of other threads than this one."""
+    return [each for each in list(runs) if each.thread != threading.get_ident()]
 
 
 def of_users(arrays: Sequence[Any]) -> list[Any]:

@@ -111,6 +111,9 @@ class Suspension:
         self.unkept += [
             f"what {each} computes" for each in sorted(on_devices.computing(self._devices)) if each not in blockers
         ]
+        if runs := on_devices.runs_elsewhere():
+            # What else is in the way may be theirs, and is looked for again once they have ended.
+            self.unkept = [f"{each}, which ends: train_loop goes on from there" for each in runs]
 
     @property
     def count(self) -> int:
@@ -138,10 +141,15 @@ class Suspension:
           report: Called with the progress, on another thread.
 
         Raises:
-          UnsavableError: Not `yes`, and some cannot be kept.
+          UnsavableError: Not `yes`, and some cannot be kept; or a training run does not end.
           PathwaysError: The bucket or the hosts failed.
         """
         self._agree(yes)
+        if runs := on_devices.runs_elsewhere():
+            for each in runs:
+                each.end(report)
+            self._look()
+            self._agree(yes)
         self._write(notebook, report)
         try:
             self._write_others(yes, notebook, report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import re
 import threading
 import types
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from small_training import Data, check, first_state, step
 
 from pathways_jupyter import elastic
 from pathways_jupyter.saved.heap import LOCALS_CAN_BE_SET
@@ -207,6 +209,33 @@ def test_the_result_of_an_elastic_run_is_kept(session):
     del place
     assert suspended_and_resumed(session).unkept == []
     assert np.asarray(result.state["w"]).tolist() == [3, 3, 3, 3]
+
+
+@pytest.mark.thorough
+def test_an_elastic_run_on_a_thread_is_named_ends_with_a_snapshot_and_goes_on_from_there(session):
+    data, snapshots, trains, ended = Data(), elastic.Snapshots(outside_every=0), threading.Event(), []
+    data.at[20] = trains.set
+
+    def train():
+        try:
+            elastic.train_loop(step, first_state(), data, steps=100_000, snapshots=snapshots)
+        except elastic.ElasticRuntimeError as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    assert trains.wait(60)
+    with pytest.raises(UnsavableError, match=r"the training run at step \d+, which ends: train_loop goes on"):
+        session.suspend()
+    assert not ended
+    suspension = session.suspension()
+    session.suspend(suspension=suspension, yes=suspension.unkept)
+    thread.join()
+    number = int(re.fullmatch(r"The run has ended before step (\d+), as its session is suspended\.", ended[0])[1])
+    assert session.resume().left == ""
+    assert snapshots.latest().step == number
+    result = elastic.train_loop(step, first_state(), data, steps=number + 5, snapshots=snapshots)
+    check(result, number + 5, since=number)
 
 
 @pytest.mark.thorough
