@@ -17,8 +17,8 @@ from pathways_jupyter.session.supervisor.session_log import History
 
 
 @contextlib.asynccontextmanager
-async def ending(record, left, told):
-    """A supervisor that cannot reach the cluster, says so when it is asked to end, and ends once that was `told`."""
+async def ending(record, left, reported):
+    """A supervisor that cannot reach the cluster, says so when it is asked to end, and ends once that was `reported`."""
     history = History()
     history.add(Event(EventKind.WARNING, "Of another time.", time.time() - 60, {}))
 
@@ -28,7 +28,7 @@ async def ending(record, left, told):
             return None
         if request.method is Method.DISCONNECT:
             history.add(Event(EventKind.WARNING, "The proxy cannot be removed yet.", time.time(), {}))
-            await told.wait()
+            await reported.wait()
             return {"left": left}
         return record.to_json()
 
@@ -43,13 +43,13 @@ async def ending(record, left, told):
 
 @pytest.mark.parametrize("left", ["", "The API server does not answer."])
 async def test_a_session_has_ended_if_nothing_of_it_is_left(left):
-    record, said, told = new_record(), [], asyncio.Event()
+    record, said, reported = new_record(), [], asyncio.Event()
 
     def report(reason):
         said.append(reason)
-        told.set()
+        reported.set()
 
-    async with ending(record, left, told):
+    async with ending(record, left, reported):
         if left:
             with pytest.raises(SessionError, match=f"not all of it could be removed: {left}") as raised:
                 await client.end(record, report)

@@ -475,7 +475,7 @@ os.kill(me, signal.SIGKILL)
 
 
 def test_a_child_of_a_kernel_that_is_killed_does_not_keep_its_session_alive(config, gone):
-    """Where the system can watch no process, and with each descriptor of the kernel in the child."""
+    """A system that can watch no process, and a child with each descriptor of the kernel."""
     killed = scripts.run(_DIES.format(config=config(1), seconds=2 * DEADLINE))
     made, child = killed.stdout.split()
     try:
