@@ -590,6 +590,10 @@ async def deploy_and_delete(person: Person, name: str) -> list[str]:
             async for step in rollout.follow(client, names.DEFAULT_NAMESPACE, names.DEFAULT_SERVICE):
                 said.append(step.message)
             found, _, _ = await deployment.find_to_delete(client, names.DEFAULT_NAMESPACE, name)
+            proxy = orphaned(name)
+            proxy["metadata"]["labels"][names.SERVICE_LABEL] = name
+            async with person.admin() as admin:
+                await objects.create(admin, JOBS, proxy)
             await deployment.remove(client, found)
         except PathwaysError as error:
             said += [f"{error} {error.hint}"]

@@ -285,7 +285,12 @@ def test_the_magics_do_the_same(machine, home, open_notebook):
     request = notebook.client.execute("%pathways service delete noted --local", allow_stdin=False)
     unanswered = notebook.finish(request)
     assert (unanswered.error, "add --yes" in unanswered.shown) == ("ConfigError", True)
+    notebook.connect("--namespace default --service noted --tpu tpuv5e:4x4=1 --local")
+    seen = len(notebook.seen)
     assert "is deleted" in notebook.run("%pathways service delete noted --local --yes").text
+    notebook.wait_for("All arrays on TPUs are lost", since=seen)
+    assert "There is no Pathways service noted" in notebook.run("%pathways reconnect").shown
+    assert notebook.run("%pathways disconnect").status == "ok"
     nothing = notebook.run("%pathways service show noted --local")
     assert "There is no Pathways service noted" in nothing.shown, nothing.text
     group = notebook.run("%pathways service")

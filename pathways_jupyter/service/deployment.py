@@ -19,7 +19,7 @@ from pathways_jupyter.base.text import count, parse_seconds, parse_whole_number
 from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES, PODS, Object
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, NETWORK_POLICIES, PODS, Object
 from pathways_jupyter.kube.watch import until_gone
 from pathways_jupyter.service import deploychecks, names, networkpolicy, queues, rollout, service_jobset, status
 from pathways_jupyter.service.checks import Finding
@@ -202,7 +202,9 @@ async def find_to_delete(client: Client, namespace: str, name: str) -> tuple[Ser
 
 
 async def remove(client: Client, service: ServiceInfo) -> None:
-    """Delete a service and its policy, and return when its pods are gone; the policy of the proxies stays.
+    """Delete a service, its policy and its sessions' proxies; return when its pods are gone.
+
+    A proxy would hold on without it, and wait for another service of that name. The policy of the proxies stays.
 
     Raises:
       ServiceError: Some pods are still there after two minutes.
@@ -217,6 +219,10 @@ async def remove(client: Client, service: ServiceInfo) -> None:
         # The policy selects pods that are gone. A person who may delete JobSets only can leave it.
         if error.status != 403:
             raise
+    proxies = f"{names.SESSIONS},{names.SERVICE_LABEL}={names.label_value(service.name)}"
+    listed = await objects.list_(client, JOBS, namespace=service.namespace, labels=proxies)
+    own = [str(each["metadata"]["name"]) for each in listed.items]
+    await asyncio.gather(*(objects.delete(client, JOBS, each, namespace=service.namespace) for each in own))
     labels = f"{names.JOBSET_NAME_LABEL}={service.name}"
     try:
         async with asyncio.timeout(REMOVAL_SECONDS):

@@ -126,7 +126,7 @@ SERVICE_NEEDS = _of_role(
 """Of the namespace in which a service is deployed."""
 _DEPLOY_NEEDS: tuple[Need, ...] = (
     *SERVICE_NEEDS,
-    Need(JOBS, ("list",), purpose="see who uses a service before it is deleted"),
+    Need(JOBS, ("list", "delete"), purpose="end the sessions on a service that is deleted"),
     Need(NODES, ("list",), purpose="check the node pools before a service is deployed"),
 )
 INSTALL_NEEDS: tuple[Need, ...] = tuple(

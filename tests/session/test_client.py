@@ -18,7 +18,7 @@ from pathways_jupyter.session.supervisor.session_log import History
 
 @contextlib.asynccontextmanager
 async def ending(record, left, reported):
-    """A supervisor that cannot reach the cluster, says so when it is asked to end, and ends once that was `reported`."""
+    """A supervisor that cannot reach the cluster, says so when it is asked to end, and ends once `reported`."""
     history = History()
     history.add(Event(EventKind.WARNING, "Of another time.", time.time() - 60, {}))
 
