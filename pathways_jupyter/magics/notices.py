@@ -178,7 +178,8 @@ def _summary(events: list[Event], after: Event | None) -> News:
     if after.data["state"] == SessionState.CLOSED:
         return News(Tone.NONE, f"{said} The session has ended.")
     since = f"A new proxy is connected since {text.later(after.at, last.at)}."
-    return News(after.tone, f"{said} {since}", "Arrays on the previous one remain lost.")
+    are_saved = after.data["state"] == SessionState.RESUMING
+    return News(after.tone, f"{said} {since}", "" if are_saved else "Arrays on the previous one remain lost.")
 
 
 def _is_interrupted(event: Event) -> bool:

@@ -562,6 +562,10 @@ def test_what_happens_before_the_arrays_are_back_costs_none_of_them(session, dis
     session.resume()
     assert not session.is_suspended
     assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+    # Also by a supervisor that was not there when it was suspended.
+    messages = [event.message for event in session.events()]
+    assert "Not suspended; the arrays are where they were." not in messages
+    assert messages[-1] == "Resumed: 1 array (16 bytes) back in place."
 
 
 def delete_proxy(session):

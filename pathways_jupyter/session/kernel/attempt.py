@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Generic, Self, TypeVar
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
-from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
+from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage, SuspendedArrays
 from pathways_jupyter.base.text import absolute_path, count, without_infinity
 from pathways_jupyter.session import native_environment, protocol, registry
 from pathways_jupyter.session.kernel import jax_internals, process, spawn
@@ -59,6 +59,7 @@ class ConnectionAttempt(Generic[S]):
       side: That of the session to reconnect; None for a first connect. A failure leaves that session as it was, so that
         it can be tried again.
       revive: Called before the session is reconnected, when the block is entered.
+      saved: The session's arrays, which are put back next.
 
     Attributes:
       switched: What happened to the user's arrays; set at the end.
@@ -72,12 +73,14 @@ class ConnectionAttempt(Generic[S]):
         connected: Callable[[KernelSide], S],
         side: KernelSide | None = None,
         revive: Revive | None = None,
+        saved: SuspendedArrays | None = None,
     ) -> None:
         self.switched = Switched()
         self._config = config
         self._variables = variables
         self._connected = connected
         self._revive = revive
+        self._saved = saved
         self._before = side
         # That of a first connect, once the switch of JAX begins, so that a failure in the middle is undone.
         self._side: KernelSide | None = None
@@ -233,6 +236,7 @@ class ConnectionAttempt(Generic[S]):
             kernel_pid=os.getpid(),
             kernel_id=process.kernel_id(),
             notebook=process.notebook(),
+            **({"saved": asdict(self._saved)} if self._saved is not None else {}),
             # A supervisor that was started in advance has those of then.
             environment=dict(os.environ),
             directory=process.directory(),

@@ -427,7 +427,8 @@ class Session:
                 # Before slices are taken for them; the bucket of an embedded cluster is there again only now.
                 self.suspender.require_saved()
 
-        return ConnectionAttempt(settings, variables, connected=connected, side=self._side, revive=revive)
+        saved = self.suspender.judged.saved if resumes else None
+        return ConnectionAttempt(settings, variables, connected=connected, side=self._side, revive=revive, saved=saved)
 
     def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
         """Apply to JAX what happened to the session from outside; to be called between cells.

@@ -26,6 +26,7 @@ import uvloop
 
 from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.events import SuspendedArrays
 from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import preload
 from pathways_jupyter.service.names import current_user
@@ -113,6 +114,8 @@ def _begin(session: str, request: Request, owner: ControlConnection, early: Earl
         log=str(registry.log_path(session)),
         config=protocol.config_to_json(config),
         suspend_after=config.suspend_after,
+        # Of a session that is resumed after its supervisor has died.
+        saved=SuspendedArrays(**params["saved"]) if "saved" in params else None,
         kubeconfigs=os.environ.get("KUBECONFIG", ""),
         host=registry.this_host(),
     )
