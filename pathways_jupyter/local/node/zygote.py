@@ -85,6 +85,14 @@ def _signal(pid: int, number: int, *, group: bool = True) -> None:
             os.kill(pid, number)
 
 
+def _has(mark: bytes, pid: int) -> bool:
+    """Return whether `mark` is in the environment of a process, as in that of a daemon that left its group."""
+    # OSError: it has ended, or its environment cannot be read.
+    with contextlib.suppress(OSError):
+        return mark in Path(f"/proc/{pid}/environ").read_bytes()
+    return False
+
+
 @dataclass
 class _Server:
     requests: socket.socket
@@ -158,36 +166,35 @@ class _Server:
         return None
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            child = self.children.pop(pid, None)
-            # An orphan that was adopted here: it has no request, and no process waits for its code.
-            if child is None:
-                continue
-            # Before the report, on which the container may be started again.
-            if child.main:
-                self._end_container(pid, child.container)
-            code = os.waitstatus_to_exitcode(status)
-            self._report(id=child.id, code=code if code >= 0 else 128 - code)
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                self._ended(*ended)
+
+    def _ended(self, pid: int, status: int) -> None:
+        child = self.children.pop(pid, None)
+        # An orphan that was adopted here: it has no request, and no process waits for its code.
+        if child is None:
+            return
+        # Before the report, on which the container may be started again.
+        if child.main:
+            self._end_container(pid, child.container)
+        code = os.waitstatus_to_exitcode(status)
+        self._report(id=child.id, code=code if code >= 0 else 128 - code)
 
     def _end_container(self, main: int, container: str) -> None:
-        orphans.kill_group(main)
-        for pid, child in self.children.items():
-            if child.container == container:
-                _signal(pid, signal.SIGKILL)
-        # Processes that left the group (daemons) have been adopted by this process; their environment names the
-        # container.
+        """Kill what is left of a container, and reap it."""
+        for group in (main, *(pid for pid, child in self.children.copy().items() if child.container == container)):
+            _signal(group, signal.SIGKILL)
+            # What they have started is adopted by this process only when they have ended.
+            with contextlib.suppress(ChildProcessError):
+                while True:
+                    self._ended(*os.waitpid(-group, 0))
         mark = f"{CONTAINER_VARIABLE}={container}\0".encode()
-        for pid in orphans.children():
-            # OSError: it has ended, or its environment cannot be read.
-            with contextlib.suppress(OSError):
-                if pid not in self.children and mark in Path(f"/proc/{pid}/environ").read_bytes():
+        while strays := [pid for pid in orphans.children() if pid not in self.children and _has(mark, pid)]:
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):
                     os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
 
     def _report(self, **report: Any) -> None:
         try:

@@ -137,6 +137,27 @@ async def test_the_end_of_the_main_process_ends_all_processes_of_its_container(s
     assert not other.process.ended.done()
 
 
+async def test_daemons_of_a_command_and_their_own_daemons_end_with_the_container(spawner, tmp_path):
+    script = textwrap.dedent("""
+        import subprocess, sys, time
+        if depth := int(sys.argv[1]):
+            subprocess.Popen([sys.executable, "-c", sys.argv[2], str(depth - 1), sys.argv[2]], start_new_session=True)
+        else:
+            print("all started", flush=True)
+        time.sleep(600)
+    """)
+    started = await start(spawner, tmp_path, "sleep", "600")
+    execed = await start(spawner, tmp_path, sys.executable, "-c", script, "3", script, main=False)
+    assert await execed.line() == "all started"
+    pids = [each.pid for each in psutil.Process(execed.process.pid).children(recursive=True)]
+    assert len(pids) == 3
+    started.process.send_signal(signal.SIGKILL)
+    await asyncio.wait_for(started.process.wait(), DEADLINE)
+    # Before its code is reported, as it may be started again then.
+    assert [pid for pid in pids if not has_ended(pid)] == []
+    assert (await asyncio.wait_for(execed.process.wait(), DEADLINE)) == KILLED
+
+
 async def test_closing_ends_every_process(tmp_path):
     spawner = Spawner()
     spawner.start()
