@@ -209,6 +209,8 @@ class HostRun:
             except HostUnreachable:
                 program, self._program = self._program, None
                 if program is not None:
+                    # Both: a pod's connection is that of its program, and a host's may have others.
+                    await program.close()
                     await program.connection.close()
                 if not self._reached:
                     # A wrong address does not become right by waiting.

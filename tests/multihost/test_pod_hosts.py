@@ -1,7 +1,10 @@
 """The workers of a service as hosts, by exec, from the command line and from a notebook."""
 
+import asyncio
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,9 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBSETS
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBSETS, PODS
 from pathways_jupyter.magics.completion import complete
 from pathways_jupyter.multihost import pod_hosts
 from pathways_jupyter.service.service_jobset import ServiceSpec, manifest
@@ -34,6 +39,34 @@ def test_a_command_runs_in_the_workers_of_a_service(machine, cluster):
         ("exited", 0, "slice 0 worker 0"),
         ("exited", 0, "slice 1 worker 0"),
     ]
+
+
+def test_a_pod_that_goes_during_a_run_is_said_and_nothing_else(machine, cluster):
+    assert machine.cli("service", "wait", "pathways-cluster", "--local").returncode == 0
+    code = machine.directory / "lost-code"
+    code.mkdir()
+
+    async def delete_worker() -> None:
+        async with Client(load(str(cluster))) as client:
+            labels = "batch.kubernetes.io/job-name=pathways-cluster-worker-1"
+            (pod,) = (await objects.list_(client, PODS, namespace="default", labels=labels)).items
+            await objects.delete(client, PODS, pod["metadata"]["name"], namespace="default", grace_seconds=0)
+
+    command = [sys.executable, "-m", "pathways_jupyter", "multihost", "run", "--local", "--service", "pathways-cluster"]
+    with subprocess.Popen(
+        [*command, "--dir", code, "--grace", "1", "--", "echo up; exec sleep 300"],
+        env=machine.environ,
+        cwd=machine.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert sorted(running.stdout.readline() for _ in range(2)) == ["[0-0] up\n", "[1-0] up\n"]
+        asyncio.run(delete_worker())
+        shown, said = running.communicate(timeout=60)
+    assert running.returncode == 255, shown + said
+    assert "failed; the others are ended." in said
+    assert "Unclosed" not in said
 
 
 async def test_workers_that_do_not_run_are_missed_unless_the_others_will_do(bench, client):
