@@ -28,6 +28,8 @@ from pathways_jupyter.local.settings import ClusterSettings
 
 _log = logging.getLogger(__name__)
 
+LOG = "daemon.log"
+"""The daemon's log, in the cluster's directory."""
 _LOG_BYTES = 1024 * 1024
 _LOST_SECONDS = 20.0
 _STARTING_SECONDS = 60.0
@@ -59,7 +61,7 @@ class Daemon:
         with process_setup.without_certificates():
             from pathways_jupyter.local.running import RunningCluster
 
-        self._cluster = RunningCluster(directory.path, settings, cold=cold, warm=warm)
+        self._cluster = RunningCluster(directory.path, settings, cold=cold, warm=warm, record=self._record_change)
         self._control = self._cluster.network.sockets("control") / "c"
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
@@ -85,7 +87,7 @@ class Daemon:
             server.close()
             raise
         try:
-            report(self._write_record())
+            report(self._write_record(self._cluster.settings))
             self._awaiting_ready = self._spawn(self._await_ready())
             self._spawn(self._watch_idleness())
             await self._stopping.wait()
@@ -97,13 +99,16 @@ class Daemon:
             await self._cluster.close()
         self._directory.clear()
 
-    def _write_record(self) -> DaemonRecord:
+    def _write_record(self, settings: ClusterSettings) -> DaemonRecord:
         elsewhere = tuple(map(str, self._cluster.network.roots))
-        record = DaemonRecord(
-            os.getpid(), self._cluster.api.port, str(self._control), elsewhere, self._cluster.settings
-        )
+        record = DaemonRecord(os.getpid(), self._cluster.api.port, str(self._control), elsewhere, settings)
         self._directory.write(record)
         return record
+
+    def _record_change(self, settings: ClusterSettings) -> None:
+        # A cluster that stays as it is needs no space on disk.
+        if settings != self._cluster.settings:
+            self._write_record(settings)
 
     def _stop(self, why: str) -> None:
         self._stop_reason = self._stop_reason or why
@@ -163,7 +168,7 @@ class Daemon:
             _log.exception("The request %s failed.", order.value)
             answer = {
                 "error": f"The request {order.value} of the embedded cluster failed: {type(error).__name__}: {error}.",
-                "hint": "Its daemon.log has the details.",
+                "hint": f"The details are in {self._directory.path / LOG}.",
             }
         await _send(writer, answer)
         writer.close()
@@ -230,10 +235,9 @@ class Daemon:
         }
 
     def _note_change(self, before: ClusterSettings) -> None:
-        """Record the cluster's settings, and wait for its services anew, if it has grown or shrunk."""
+        """Wait for the cluster's services anew, if it has grown or shrunk."""
         if self._cluster.settings == before:
             return
-        self._write_record()
         self._ready.clear()
         if self._awaiting_ready is not None:
             self._awaiting_ready.cancel()
@@ -297,9 +301,7 @@ def main(argv: list[str]) -> int:
 
     try:
         os.write(int(alive), str(os.getpid()).encode("ascii"))
-        handler = logging.handlers.RotatingFileHandler(
-            directory.path / "daemon.log", maxBytes=_LOG_BYTES, backupCount=1
-        )
+        handler = logging.handlers.RotatingFileHandler(directory.path / LOG, maxBytes=_LOG_BYTES, backupCount=1)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
         os.umask(0o077)

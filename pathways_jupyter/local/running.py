@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -46,10 +46,21 @@ class RunningCluster:
       directory: The cluster's directory, which exists, with no more in it than the bucket of an earlier cluster.
       cold: Starts commands and light programs; runs already, and is closed with the cluster.
       warm: Starts programs that need JAX; likewise.
+      record: Called before the cluster grows or shrinks, with the settings that it is to have; if this raises, nothing
+        is changed.
     """
 
-    def __init__(self, directory: Path, settings: ClusterSettings, *, cold: Spawner, warm: Spawner) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: ClusterSettings,
+        *,
+        cold: Spawner,
+        warm: Spawner,
+        record: Callable[[ClusterSettings], object] = lambda _: None,
+    ) -> None:
         self._directory = directory
+        self._record = record
         self.settings = settings
         self._cold = cold
         self._warm = warm
@@ -124,6 +135,7 @@ class RunningCluster:
                 return grown.hosts
             # Raises for an instance type that does not exist.
             nodes_for(grown.nodes)
+            self._record(grown)
             now = time.time()
             for service, kind in grown.services.items():
                 if grown.instances[kind] > self.settings.instances.get(kind, 0):
@@ -151,6 +163,7 @@ class RunningCluster:
                     or any(created >= self._changed.get(service, 0.0) for _, created in proxies)
                 ):
                     return False
+            self._record(shrunk)
             gone = {node["metadata"]["name"] for node in nodes_for(self.settings.nodes)}
             for service, kind in self.settings.services.items():
                 if kind not in before:

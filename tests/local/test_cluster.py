@@ -441,7 +441,7 @@ def test_a_request_that_fails_is_not_called_unknown(shared):
     path = ClusterDirectory(shared.name).read().control
     with pytest.raises(LocalClusterError, match="restart-api of the embedded cluster failed: ValueError") as failed:
         control.ask(path, DaemonRequest.RESTART_API, timeout=DEADLINE, away="soon")
-    assert "daemon.log" in failed.value.hint
+    assert f"{shared.directory}/daemon.log" in failed.value.hint
     with pytest.raises(LocalClusterError, match="Unknown request; the daemon serves status, wait"):
         control.ask(path, "dance", timeout=DEADLINE)
 
@@ -484,6 +484,24 @@ def test_a_start_on_a_full_disk_says_so(tmp_path, monkeypatch):
             cluster.up({"tpuv6e:2x2": 1})
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True, capture_output=True)
+
+
+def test_a_growth_that_cannot_be_recorded_changes_nothing_and_the_next_one_is_recorded(name):
+    def known() -> tuple[dict, dict]:
+        running = cluster.find(name)
+        return running.settings.instances, running.status()["instances"]
+
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, hollow=True, wait=False)
+    # Where a full disk is needed, root alone can have one: no file can be written over a directory either.
+    obstacle = running.directory / "cluster.json.new"
+    obstacle.mkdir()
+    with pytest.raises(LocalClusterError, match="Is a directory"):
+        cluster.up({"tpuv6e:2x2": 2}, name=name, wait=False)
+    assert known() == ({"tpuv6e:2x2": 1},) * 2
+    assert cluster.up({"tpuv6e:2x2": 1}, name=name, wait=False) == running
+    obstacle.rmdir()
+    cluster.up({"tpuv6e:2x2": 2}, name=name, wait=False)
+    assert known() == ({"tpuv6e:2x2": 2},) * 2
 
 
 def test_a_port_in_use_is_one_clear_error(name, runtime):
