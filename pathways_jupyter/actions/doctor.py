@@ -69,12 +69,13 @@ def examine(
     findings = tasks.run(
         checking.examine(config, versions=versions, leftovers=left, further=further, uploads=tasks.run(_uploads()))
     )
-    unreachable = any(each.level is Tone.FAIL and each.name in {"cluster", "reachable"} for each in findings)
-    if unreachable and embedded is not None and tasks.run(embedded.is_ending()):
-        return here + tuple(
-            checks.failed(each.name, clusters.embedded_ended(embedded)) if each.level is Tone.FAIL else each
-            for each in findings
-        )
+    failed = {each.name for each in findings if each.level is Tone.FAIL}
+    if embedded is not None and failed & {"cluster", "reachable"}:
+        why = clusters.embedded_ended if tasks.run(embedded.is_ending()) else clusters.embedded_silent
+        if why is clusters.embedded_ended or "reachable" in failed:
+            return here + tuple(
+                checks.failed(each.name, why(embedded)) if each.level is Tone.FAIL else each for each in findings
+            )
     hint = clusters.embedded_hint(config)
     return here + tuple(
         dataclasses.replace(each, hint=advice("{here} {hint}", here=hint, hint=each.hint))

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from pathways_jupyter.base import slow_answers
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.cli.terminal import TerminalShell
 from pathways_jupyter.commands.declaration import JSON, Command, Source
@@ -45,7 +46,8 @@ def show(terminal: TerminalShell, action: Callable[[TerminalShell], View | None]
     from pathways_jupyter.actions.shell import INTERRUPTED
 
     try:
-        view = action(terminal)
+        with slow_answers.said_by(terminal.say):
+            view = action(terminal)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except PathwaysError as error:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from pathways_jupyter.base import slow_answers
 from pathways_jupyter.base.errors import ApiError, ConnectionLost, Unreachable
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import problems
@@ -55,6 +56,10 @@ class Retries:
           again: Whether the request may reach the server twice.
           patience: Seconds, instead of the client's own.
         """
+        with slow_answers.waiting_for(f"the API server {self._cluster().server}"):
+            return await self._run(attempt, again, patience)
+
+    async def _run(self, attempt: Callable[[], Awaitable[_T]], again: bool, patience: float | None) -> _T:
         # With jitter, so that the kernels of a hub do not all return at the same moment after an outage.
         seconds = self._patience if patience is None else patience
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=seconds)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.base import tpu
+from pathways_jupyter.base import slow_answers, tpu
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.base.runtime_files import DEFAULT_CLUSTER
 from pathways_jupyter.base.sentences import advice
@@ -348,7 +348,8 @@ def _running(name: str) -> DaemonRecord:
     if record is None:
         raise absence(name)
     try:
-        control.ask(record.control, DaemonRequest.STATUS, timeout=_ANSWER_SECONDS)
+        with slow_answers.waiting_for(f"the embedded cluster {name!r}"):
+            control.ask(record.control, DaemonRequest.STATUS, timeout=_ANSWER_SECONDS)
     except TimeoutError:
         # What waits for slices would wait for as long as they may take.
         raise LocalClusterError(

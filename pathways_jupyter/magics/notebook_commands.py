@@ -12,7 +12,7 @@ from typing import Any
 
 from pathways_jupyter.actions import action_of, cluster, profile
 from pathways_jupyter.actions.shell import Values
-from pathways_jupyter.base import interrupts
+from pathways_jupyter.base import interrupts, slow_answers
 from pathways_jupyter.base.config import ConnectConfig, for_next_proxy
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import SessionState
@@ -36,7 +36,8 @@ def run(notebook: NotebookSession, command: str, values: Values) -> Any:
     """Run a command of ``%pathways``, and return what to show."""
     if command in _COMMANDS:
         return _COMMANDS[command](notebook, values)
-    result = action_of(command)(notebook.screen, values)
+    with slow_answers.said_by(notebook.screen.say):
+        result = action_of(command)(notebook.screen, values)
     if result is not None and values.get("json"):
         return for_programs(result.value)
     return result if result is None or not notebook.screen.in_place else _live(notebook, command, values, result)

@@ -289,12 +289,7 @@ async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIte
         if await embedded.is_ending():
             raise embedded_ended(embedded) from error
         if isinstance(error, Unreachable):
-            raise Unreachable(
-                "The embedded cluster of this machine does not answer.",
-                hint="Wait a moment: its API server may be restarting. If its process was stopped, "
-                f"kill -CONT {embedded.pid} continues it. Only pathways-jupyter local down{embedded.named}, which ends "
-                f"everything on it, and then local up{embedded.named} start it anew.",
-            ) from error
+            raise embedded_silent(embedded) from error
         raise
 
 
@@ -307,6 +302,16 @@ def require_running(where: ConnectConfig | SessionRecord) -> None:
     # Clients of the bucket would try for half a minute.
     if (embedded := Embedded.of(where)) is not None and embedded.has_ended():
         raise embedded_ended(embedded)
+
+
+def embedded_silent(embedded: Embedded) -> Unreachable:
+    """Return the error for an embedded cluster that runs, but does not answer."""
+    return Unreachable(
+        "The embedded cluster of this machine does not answer.",
+        hint=f"Wait a moment: its API server may be restarting. If its process was stopped, kill -CONT {embedded.pid} "
+        f"continues it. Only pathways-jupyter local down{embedded.named}, which ends everything on it, and then "
+        f"local up{embedded.named} start it anew.",
+    )
 
 
 def embedded_ended(embedded: Embedded | None = None) -> LocalClusterError:

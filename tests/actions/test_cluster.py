@@ -13,11 +13,12 @@ from session_records import new_record
 from sigint_tracer import sigint_at
 from waits import frozen, wait_until
 
-from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions import cluster, doctor
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import LocalClusterError, SessionError
 from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
 from pathways_jupyter.local import cluster as embedded
 from pathways_jupyter.local import control
@@ -175,6 +176,34 @@ def test_an_interrupt_does_not_wait_for_a_cluster_that_does_not_answer(grown):
         finally:
             stuck.kill()
     shrinks()
+
+
+@pytest.mark.thorough
+def test_each_command_says_for_whom_it_waits_and_what_to_do_about_a_cluster_that_is_stopped(grown, monkeypatch):
+    running = embedded.find()
+    commands = (["slices", "--local"], ["doctor", "--local"], ["local", "status"], ["local", "up"])
+    with contextlib.ExitStack() as started:
+        with frozen(running.pid):
+            waiting = [
+                started.enter_context(
+                    subprocess.Popen(
+                        [sys.executable, "-m", "pathways_jupyter", *each],
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.PIPE,
+                        text=True,
+                    )
+                )
+                for each in commands
+            ]
+            api, *others = [each.stderr.readline() for each in waiting]
+            assert api == f"Waiting for an answer of the API server {running.url} …\n"
+            assert others == [api, *["Waiting for an answer of the embedded cluster 'local' …\n"] * 2]
+            monkeypatch.setattr("pathways_jupyter.kube.client.ANSWER_SECONDS", 0.5)
+            found = doctor.examine(cluster.where({"local": True}))
+            (silent,) = [each for each in found if each.level is Tone.FAIL]
+            assert f"kill -CONT {running.pid} continues it" in silent.hint
+        # Once for each command, and what it waited for comes.
+        assert [each.communicate(timeout=60)[1] for each in waiting] == [""] * 4
 
 
 def test_a_session_is_found_by_the_beginning_of_its_id():
