@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from pathways_jupyter.profile import trace_files
 from pathways_jupyter.render import profile as render
 from pathways_jupyter.render.view import said
 from pathways_jupyter.session import client, clusters
+from pathways_jupyter.session.kernel import silenced_logs
 from pathways_jupyter.session.kernel import trace as traces
 from pathways_jupyter.session.kernel.storage import adopted, require_adopted
 from pathways_jupyter.session.variables import ChildEnvironment
@@ -23,6 +25,7 @@ from pathways_jupyter.session.verdicts import SessionCommand, verdict
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
     from pathways_jupyter.session.kernel.trace import Trace
+    from pathways_jupyter.session.registry import SessionRecord
 
 _SECONDS = 5.0
 _MOST_SECONDS = 300.0
@@ -47,10 +50,18 @@ def take(shell: Shell, values: Values) -> None:
     seconds = parse_seconds("--seconds", values.get("seconds") or _SECONDS, most=_MOST_SECONDS)
     options = _options(values, clusters.bucket(record))
     options.check()
-    from pathways_jupyter.session.kernel import jax_platform
-
     # The client and what reads the bucket need them; this process has no other use for them.
     ChildEnvironment().share(record)
+    # JAX's native code logs the end of the client's connection, with a stack.
+    with silenced_logs.silenced():
+        _take(shell, record, options, seconds)
+        # It ends here: the client and its devices refer to each other.
+        gc.collect()
+
+
+def _take(shell: Shell, record: SessionRecord, options: traces.Options, seconds: float) -> None:
+    from pathways_jupyter.session.kernel import jax_platform
+
     with traces.Trace(jax_platform.new_client(record.target, _CONNECT_SECONDS), options) as trace:
         shell.say(f"Tracing session {record.id} for {seconds:g} s.")
         with contextlib.suppress(KeyboardInterrupt):

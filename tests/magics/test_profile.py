@@ -187,7 +187,8 @@ def test_a_busy_session_is_traced_from_a_terminal(connected, machine):
         until_it_says(process, "Waiting for the hosts")
         stop_computing(connected, request)
         out, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+    # Nothing more on standard error, such as what JAX's native code prints when its connection ends.
+    assert (process.returncode, said) == (0, "")
     found = json.loads(out)
     assert len(found["chips"]) == 8
     assert any("slow_layer" in each["scope"] for each in found["operations"])
