@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 
+import kubeconfigs
 import pytest
 import yaml
 from waits import frozen
@@ -436,3 +437,34 @@ def test_a_current_directory_that_is_gone_is_no_traceback(line, tmp_path):
     if line.startswith(("multihost", "local")):
         assert "The current directory is gone, so " in said.stderr
         assert "Change to a directory that exists." in said.stderr
+
+
+def test_a_file_that_cannot_be_written_leaves_no_part_of_it(tmp_path):
+    kubeconfig = kubeconfigs.write(tmp_path / "config", {"server": "https://127.0.0.1:1"}, {"token": "t"})
+    own = {"HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path / "rt"), "JUPYTER_DATA_DIR": str(tmp_path)}
+
+    def cli(*words, limit="unlimited"):
+        # Of files of 0 bytes, as many as one likes can be made, as on a disk that is full.
+        line = ["/bin/sh", "-c", f'ulimit -f {limit}; exec "$@"', "sh", sys.executable, "-m", "pathways_jupyter"]
+        environ = {**os.environ, **own, "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(
+            [*line, *words], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    add = ("kernel", "add", "--kubeconfig", kubeconfig)
+    new = ("job", "new", "x", "--tpu", "tpuv6e:2x2=1", "-o", "x.yaml")
+    for words in (add, new):
+        failed = cli(*words, limit="0")
+        assert failed.returncode == 1
+        assert "cannot be written: File too large." in failed.stderr
+    assert not (tmp_path / "x.yaml").exists()
+    kernels = tmp_path / "kernels"
+    assert list(kernels.iterdir()) == []
+    assert cli(*add).returncode == cli(*new).returncode == 0
+    (spec,) = kernels.glob("*/*")
+    before = spec.read_bytes()
+    # The one that is there stays, and so does a job's file.
+    assert cli(*add, "--image", "other", limit="0").returncode == cli(*new, limit="0").returncode == 1
+    assert list(kernels.glob("*/*")) == [spec]
+    assert spec.read_bytes() == before
+    assert yaml.safe_load((tmp_path / "x.yaml").read_text())["kind"] == "PathwaysJob"

@@ -51,7 +51,12 @@ def new(shell: Shell, values: Values) -> View | None:
     try:
         # Never over a file that exists: it may have been edited.
         with parse_path(path).open("x", encoding="utf-8") as written:
-            written.write(manifest)
+            try:
+                written.write(manifest)
+                written.flush()
+            except OSError:
+                parse_path(path).unlink()
+                raise
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Choose another file.") from None
     shell.say(advice("Wrote {path}. Create the job: {job_apply:{path}}", path=path))

@@ -84,6 +84,24 @@ def read_json(path: Path) -> Any:
         return json.loads(file.read())
 
 
+def write(path: Path, text: str) -> None:
+    """Replace a file atomically: a reader sees the previous one or this one. Only its owner can read it.
+
+    Raises:
+      OSError: It cannot be written, for example because the disk is full; the previous one is kept.
+    """
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
 def fingerprint(folder: Path) -> list[tuple[str, int, int]]:
     """Return a value that changes when a JSON file in `folder` is written or removed; reads none."""
     stamps = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -66,8 +67,11 @@ def install(name: str, cluster: str, chosen: KernelSettings) -> InstalledKernel:
     path = _directory() / name / "kernel.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(spec, indent=1), encoding="utf-8")
+        runtime_files.write(path, json.dumps(spec, indent=1))
     except OSError as error:
+        # Unless an earlier one is in it; Jupyter's own commands fail on one that has none.
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
         raise ConfigError(
             f"{path} cannot be written: {error.strerror or error}.",
             hint="Set JUPYTER_DATA_DIR to a directory that you can write to, also for your front end.",

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import runtime_files, tasks
-from pathways_jupyter.local.directory import BUCKET, write_private
+from pathways_jupyter.local.directory import BUCKET
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.zygote import SpawnRequest, function_name
 from pathways_jupyter.local.settings import FAST_RESTARTS, Failures
@@ -72,7 +72,7 @@ class Bucket:
         """Serve the bucket; clients may connect from now on."""
         (self._objects / NAME).mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = {"bucket": f"gs://{NAME}", "variables": self.variables}
-        write_private(self._directory / runtime_files.STORAGE, json.dumps(facts))
+        runtime_files.write(self._directory / runtime_files.STORAGE, json.dumps(facts))
         self._serving = asyncio.create_task(self._serve())
 
     async def _serve(self) -> None:

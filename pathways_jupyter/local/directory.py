@@ -128,7 +128,7 @@ class ClusterDirectory:
 
     def write(self, record: DaemonRecord) -> None:
         """Write the running daemon's record."""
-        write_private(self._record, json.dumps(asdict(record)))
+        runtime_files.write(self._record, json.dumps(asdict(record)))
 
     def clear(self) -> None:
         """Remove what a cluster that does not run has left, but for its bucket if there is anything in it.
@@ -176,11 +176,3 @@ def _lock(path: Path) -> int:
             os.close(lock)
             raise
         os.close(lock)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file atomically; only its owner can read it."""
-    fresh = path.with_name(f"{path.name}.new")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    fresh.replace(path)

@@ -12,7 +12,6 @@ import dataclasses
 import errno
 import json
 import math
-import os
 import secrets
 import socket
 from collections.abc import Mapping
@@ -315,17 +314,7 @@ def write(record: SessionRecord) -> None:
     Raises:
       OSError: It cannot be written, for example because the disk is full; the previous record is kept.
     """
-    path = record_path(record.id)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(record.to_json(), file, allow_nan=False)
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    runtime_files.write(record_path(record.id), json.dumps(record.to_json(), allow_nan=False))
 
 
 def read(session: str) -> SessionRecord | None:

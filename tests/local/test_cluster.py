@@ -493,7 +493,7 @@ def test_a_growth_that_cannot_be_recorded_changes_nothing_and_the_next_one_is_re
 
     running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, hollow=True, wait=False)
     # Where a full disk is needed, root alone can have one: no file can be written over a directory either.
-    obstacle = running.directory / "cluster.json.new"
+    obstacle = running.directory / f"cluster.{running.pid}.tmp"
     obstacle.mkdir()
     with pytest.raises(LocalClusterError, match="Is a directory"):
         cluster.up({"tpuv6e:2x2": 2}, name=name, wait=False)

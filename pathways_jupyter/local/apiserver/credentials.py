@@ -10,9 +10,10 @@ import os
 import ssl
 from pathlib import Path
 
+from pathways_jupyter.base import runtime_files
 from pathways_jupyter.local.apiserver.access import Users
 from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.directory import CONTEXT, write_private
+from pathways_jupyter.local.directory import CONTEXT
 
 POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
 """Under these keys, a real cluster too says to which pod a token belongs."""
@@ -99,7 +100,7 @@ def pod_account(
     files = directory / "serviceaccount"
     files.mkdir(mode=0o700, parents=True, exist_ok=True)
     for file, content in (("token", token), ("ca.crt", ca.read_text("ascii")), ("namespace", namespace)):
-        write_private(files / file, content)
+        runtime_files.write(files / file, content)
     kubeconfig = files / "kubeconfig"
     write_kubeconfig(kubeconfig, url, ca, user=name, namespace=namespace, tokenFile=str(files / "token"))
     return {**variables, "KUBECONFIG": str(kubeconfig)}
@@ -123,4 +124,4 @@ def write_kubeconfig(
         "current-context": CONTEXT,
     }
     # Every YAML parser reads JSON, and this project's own loader reads JSON without importing a YAML parser.
-    write_private(path, json.dumps(config, indent=2) + "\n")
+    runtime_files.write(path, json.dumps(config, indent=2) + "\n")
