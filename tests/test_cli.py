@@ -468,3 +468,10 @@ def test_a_file_that_cannot_be_written_leaves_no_part_of_it(tmp_path):
     assert list(kernels.glob("*/*")) == [spec]
     assert spec.read_bytes() == before
     assert yaml.safe_load((tmp_path / "x.yaml").read_text())["kind"] == "PathwaysJob"
+
+
+@pytest.mark.parametrize("line", ["slices", "job list", "clean", "lab down"])
+def test_a_namespace_that_does_not_exist_is_not_taken_for_an_empty_one(line, machine, at):
+    failed = machine.cli(*line.split(), *at, "-n", "nope")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith("Error: There is no namespace nope in cluster")

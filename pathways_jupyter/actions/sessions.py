@@ -16,10 +16,11 @@ from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.base.tones import Mark
 from pathways_jupyter.kernel import places
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import sessions as render
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View, preformatted, said
-from pathways_jupyter.service import abandoned
+from pathways_jupyter.service import abandoned, discovery
 from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.registry import SessionRecord
@@ -111,12 +112,16 @@ def clean(shell: Shell, values: Values) -> View:
     dry_run = bool(values.get("dry_run"))
     done = list(_clean_machine(dry_run))
     skipped, failed = "", False
+
+    async def sweep_cluster(client: Client, namespace: str) -> tuple[abandoned.Swept, ...]:
+        # Of all users, as far as the credentials allow.
+        swept = await abandoned.sweep(client, namespace, dry_run=dry_run, reclaim=abandoned.EVERY)
+        if not swept:
+            await discovery.require_namespace(client, namespace)
+        return swept
+
     try:
-        # Abandoned proxies of all users, as far as the credentials allow.
-        swept = clusters.ask(
-            cluster.where(values, others=False),
-            lambda client, namespace: abandoned.sweep(client, namespace, dry_run=dry_run, reclaim=abandoned.EVERY),
-        )
+        swept = clusters.ask(cluster.where(values, others=False), sweep_cluster)
         done += [Cleaned("proxy", each.job, each.reason, each.error) for each in swept]
     except PathwaysError as error:
         # No cluster is named and none configured, or the embedded one has ended with all in it: only this machine.

@@ -75,14 +75,23 @@ async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ..
             raise no_jobsets(client) from error
         raise
     if namespace and not listing.items:
-        # The list of a namespace that does not exist is empty. Reading a namespace may be forbidden.
-        with contextlib.suppress(ApiError):
-            if await objects.find(client, NAMESPACES, namespace) is None:
-                raise ServiceError(
-                    f"There is no namespace {namespace} in cluster {client.cluster.name}.",
-                    hint=advice("Check {namespace} and {context}."),
-                )
+        await require_namespace(client, namespace)
     return of_jobsets(listing.items)
+
+
+async def require_namespace(client: Client, namespace: str) -> None:
+    """Check that there is a namespace, for a list that is empty: that of one that does not exist is empty, too.
+
+    Raises:
+      ServiceError: There is none of that name.
+    """
+    # Reading a namespace may be forbidden.
+    with contextlib.suppress(ApiError):
+        if await objects.find(client, NAMESPACES, namespace) is None:
+            raise ServiceError(
+                f"There is no namespace {namespace} in cluster {client.cluster.name}.",
+                hint=advice("Check {namespace} and {context}."),
+            )
 
 
 async def find(client: Client, namespace: str, name: str = "", *, instances: Collection[str] = ()) -> ServiceInfo:

@@ -21,7 +21,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import Change, ChangeType, watch
 from pathways_jupyter.kube.watch_group import WatchGroup, if_allowed
-from pathways_jupyter.service import job_parts, names, podstate, queues
+from pathways_jupyter.service import discovery, job_parts, names, podstate, queues
 from pathways_jupyter.service.job_parts import JobParts
 from pathways_jupyter.service.pathwaysjob import conditions, definition, description
 from pathways_jupyter.service.pathwaysjob.description import (
@@ -68,7 +68,11 @@ class JobDetails:
 
 
 async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
-    """Return the jobs of a namespace, the newest first."""
+    """Return the jobs of a namespace, the newest first.
+
+    Raises:
+      ServiceError: There is no such namespace.
+    """
 
     async def listed(resource: Resource) -> Sequence[Object]:
         try:
@@ -87,6 +91,8 @@ async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
         infos.append(job_info(each, jobset if jobset is not None and job_parts.is_own(each, jobset) else None))
     mine = {each.name for each in infos}
     infos += [job_info(each) for each in jobsets if is_job(each) and each["metadata"]["name"] not in mine]
+    if not infos:
+        await discovery.require_namespace(client, namespace)
     known = (replace(each, clock_ahead=client.clock_ahead) for each in infos)
     return tuple(sorted(known, key=lambda each: (-each.created, each.name)))
 

@@ -29,7 +29,7 @@ from pathways_jupyter.kube.objects import (
     Resource,
 )
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
-from pathways_jupyter.service import permissions
+from pathways_jupyter.service import discovery, permissions
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.service.lab.lab_stream import LabStream, current_pod
 from pathways_jupyter.service.lab.manifests import LabSpec
@@ -200,13 +200,17 @@ async def down(client: Client, namespace: str, name: str, *, delete_volume: bool
 
     Raises:
       ClusterError: Something could not be deleted; the rest may be gone.
+      ServiceError: There is no such namespace.
     """
     ended = await _remove_job(client, namespace, name)
     # Only now: a pod that still ends uses its volume and its account, e.g. to remove its sessions' proxies.
     doomed = (*_MADE, *((CLAIMS,) if delete_volume else ()))
     gone = await asyncio.gather(*(objects.delete(client, each, name, namespace=namespace) for each in doomed))
     titles = ["its home volume" if each is CLAIMS else f"its {each.kind}" for each in doomed]
-    return [*(["the server"] if ended else []), *(title for title, was in zip(titles, gone, strict=True) if was)]
+    removed = [*(["the server"] if ended else []), *(title for title, was in zip(titles, gone, strict=True) if was)]
+    if not removed:
+        await discovery.require_namespace(client, namespace)
+    return removed
 
 
 async def _until_running(client: Client, spec: LabSpec, progress: Callable[[str], None]) -> None:
