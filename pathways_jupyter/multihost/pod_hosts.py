@@ -15,7 +15,7 @@ from pathways_jupyter.kube.execute import Execution, execute
 from pathways_jupyter.kube.objects import JOBSETS, PODS
 from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
 from pathways_jupyter.multihost.targets import Target, ordered
-from pathways_jupyter.service import discovery, names, untrusted
+from pathways_jupyter.service import discovery, jobs, names, untrusted
 
 
 async def find(
@@ -27,7 +27,7 @@ async def find(
       partial: Whether fewer than all will do.
 
     Raises:
-      ServiceError: There is no such service.
+      ServiceError: There is no such service or job.
       ConfigError: No worker runs, or one does not.
     """
     if job:
@@ -40,10 +40,11 @@ async def find(
                 f"The JobSet of job {job} cannot be read: {error}.",
                 hint=f"kubectl get jobset {job} -o yaml shows it.",
             ) from error
-        jobset, what = job, f"job {job}"
+        jobset, what, shows = job, f"job {job}", advice("{job_show:{name}} shows their state", name=job)
     else:
         info = await discovery.find(client, namespace, service)
         namespace, jobset, what = info.namespace, info.name, f"service {info.name}"
+        shows = advice("{slices} shows their state")
     listing = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={jobset}")
     pods = []
     for pod in listing.items:
@@ -64,7 +65,11 @@ async def find(
                 )
             )
     if not pods:
-        raise ConfigError(f"No worker of {what} is running.", hint=advice("{slices} shows their state."))
+        if job:
+            # Who may not read jobs learns that no worker runs, and no more.
+            with contextlib.suppress(ApiError):
+                await jobs.find(client, job, namespace=namespace)
+        raise ConfigError(f"No worker of {what} is running.", hint=advice("{shows}.", shows=shows))
     if info is not None and not partial:
         # On some of them, a program whose parts wait for each other would not end.
         hosts = itertools.product(range(info.slices), range(info.hosts_per_slice))
@@ -73,7 +78,7 @@ async def find(
             raise ConfigError(
                 f"{len(missing)} of {info.slices * info.hosts_per_slice} workers of {what} do not run, "
                 f"the first is {missing[0][0]}-{missing[0][1]}.",
-                hint=advice("{slices} shows their state; --keep-going runs it on the others."),
+                hint=advice("{shows}; --keep-going runs it on the others.", shows=shows),
             )
     return ordered(pods, what)
 

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from pathways_jobs import headless
 from service_pods import SERVICE, pod
 from waits import wait_until
 
 from pathways_jupyter.base import tpu
-from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError, ServiceError
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
@@ -20,6 +22,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PODS
 from pathways_jupyter.magics.completion import complete
 from pathways_jupyter.multihost import pod_hosts
+from pathways_jupyter.service.pathwaysjob import expansion
 from pathways_jupyter.service.service_jobset import ServiceSpec, manifest
 
 
@@ -79,6 +82,16 @@ async def test_workers_that_do_not_run_are_missed_unless_the_others_will_do(benc
         await pod_hosts.find(client, "default", service=SERVICE)
     (target,) = await pod_hosts.find(client, "default", service=SERVICE, partial=True)
     assert target.label == "1-0"
+
+
+async def test_a_job_that_does_not_exist_or_has_no_workers_leads_to_what_shows_jobs(bench, client):
+    with pytest.raises(ServiceError, match="There is no job nope in namespace default") as missing:
+        await pod_hosts.find(client, "default", job="nope")
+    assert "pathways-jupyter job list" in missing.value.advice(Face.TERMINAL)
+    await objects.create(client, JOBSETS, expansion.expand(headless("idle")))
+    with pytest.raises(ConfigError, match="No worker of job idle is running") as waiting:
+        await pod_hosts.find(client, "default", job="idle")
+    assert waiting.value.advice(Face.TERMINAL).startswith("pathways-jupyter job show idle shows their state.")
 
 
 def test_a_cell_runs_on_hosts_and_shows_a_table(machine, cluster, notebook):
