@@ -74,7 +74,8 @@ class ProgramSession:
       left: What could not be removed from the cluster; empty when nothing is left. Known after leaving the context.
 
     Raises:
-      ConfigError: No slices are requested, there is no such program, or its JAX would end over the environment.
+      ConfigError: No slices are requested, there is no such program, it cannot be executed, or its JAX would end over
+        the environment.
       KeyboardInterrupt: Interrupted.
       SessionError: The supervisor could not be started.
     """
@@ -83,6 +84,13 @@ class ProgramSession:
         if not config.instances and not config.job:
             raise ConfigError("No TPU slices were requested.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
         if shutil.which(command[0]) is None:
+            # A name without a folder is looked for on the PATH only.
+            if os.path.dirname(command[0]) and os.path.isfile(command[0]):
+                raise ConfigError(
+                    f"The file {command[0]!r} cannot be executed.",
+                    hint=f"Make it executable, chmod +x {shlex.quote(command[0])}, or name what runs it, for example "
+                    f"-- python {shlex.quote(command[0])}.",
+                )
             raise ConfigError(
                 f"There is no program {command[0]!r}.", hint="Check its name and the PATH, or give its full path."
             )

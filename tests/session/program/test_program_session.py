@@ -315,17 +315,27 @@ def test_taken_slices_are_one_error_and_the_program_is_not_run(run, hold):
     assert "Error: 1 of 2 slices of pathways-cluster are free, and 2 are wanted" in program.errors
 
 
-def test_a_program_that_does_not_exist_makes_no_proxy(cluster):
-    arguments = ["run", "--kubeconfig", str(cluster.kubeconfig), "--tpu", "tpuv6e:2x2=1", "--", "no-such-program"]
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("no-such-program", "Error: There is no program 'no-such-program'."),
+        ("./train.py", "Error: The file './train.py' cannot be executed.\n  Make it executable, chmod +x ./train.py"),
+        ("train.py", "Error: There is no program 'train.py'."),
+    ],
+)
+def test_a_program_that_cannot_be_run_makes_no_proxy(program, said, cluster, tmp_path):
+    (tmp_path / "train.py").touch(mode=0o644)
+    arguments = ["run", "--kubeconfig", str(cluster.kubeconfig), "--tpu", "tpuv6e:2x2=1", "--", program]
     done = subprocess.run(
         [sys.executable, "-m", "pathways_jupyter", *arguments],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=DEADLINE,
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("Error: There is no program 'no-such-program'.")
+    assert done.stderr.startswith(said)
 
 
 @pytest.mark.thorough
