@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import runtime_files, tasks
+from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.directory import BUCKET
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.zygote import SpawnRequest, function_name
@@ -69,8 +70,22 @@ class Bucket:
         }
 
     def start(self) -> None:
-        """Serve the bucket; clients may connect from now on."""
-        (self._objects / NAME).mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Serve the bucket; clients may connect from now on.
+
+        Raises:
+          LocalClusterError: The directory that the user has named cannot be created.
+          OSError: The cluster's own files cannot be.
+        """
+        place = self._objects / NAME
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            if self._objects == self._directory / BUCKET:
+                raise
+            raise LocalClusterError(
+                f"The bucket's directory {place} cannot be created: {error.strerror}.",
+                hint="Name another one with --bucket.",
+            ) from error
         facts = {"bucket": f"gs://{NAME}", "variables": self.variables}
         runtime_files.write(self._directory / runtime_files.STORAGE, json.dumps(facts))
         self._serving = asyncio.create_task(self._serve())

@@ -90,7 +90,7 @@ class RunningCluster:
         """Start everything; the services become ready on their own. If that fails, all that had started is ended.
 
         Raises:
-          LocalClusterError: The port is taken.
+          LocalClusterError: The port is taken, or the bucket's directory cannot be created.
           ConfigError: An instance type is not in the catalogue.
         """
         try:

@@ -512,6 +512,13 @@ def test_a_port_in_use_is_one_clear_error(name, runtime):
     assert not ClusterDirectory(name).path.exists()
 
 
+def test_a_bucket_that_cannot_be_created_is_named_with_the_option(name, runtime):
+    with pytest.raises(LocalClusterError, match=f"The bucket's directory /dev/null/{NAME} cannot be created") as failed:
+        cluster.up({"tpuv6e:2x2": 1}, name=name, bucket="/dev/null")
+    assert failed.value.hint == "Name another one with --bucket."
+    assert not ClusterDirectory(name).path.exists()
+
+
 async def test_a_start_that_fails_leaves_no_process(tmp_path):
     cold, warm = Spawner(log=tmp_path / "cold.log"), Spawner(log=tmp_path / "warm.log")
     earlier = family(os.getpid())
