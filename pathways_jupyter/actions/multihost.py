@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, LiveDisplay, Shell, Values
 from pathways_jupyter.base import outgoing, tasks
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import absolute_path, parse_seconds
+from pathways_jupyter.base.text import absolute_path, count, parse_seconds
 from pathways_jupyter.multihost import host_connections
 from pathways_jupyter.multihost import run as runs
 from pathways_jupyter.multihost.errors import MultihostError
@@ -59,11 +60,22 @@ def start(shell: Shell, values: Values, command: str) -> View | None:
     def table() -> View | None:
         return None if runner is None else render.hosts(runner.run, runner.hosts)
 
+    @contextlib.contextmanager
+    def ending_said() -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            left = [each for each in runner.hosts if not each.phase.over] if runner and runner.started else []
+            if left:
+                where = count(len(left), "host")
+                shell.say(f"Interrupted. Ending the run on {where}, which may take {request.grace:g} s …")
+            raise
+
     # Finding the hosts may take long, and is interrupted like the run itself.
     source = functools.partial(runs.start, _selection(values), request, connections)
     with shell.live(table) as live:
         try:
-            with tasks.iterate(source, connections.background) as events:
+            with tasks.iterate(source, connections.background) as events, ending_said():
                 last = None
                 for event in events:
                     match event:

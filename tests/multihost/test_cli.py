@@ -69,12 +69,22 @@ def test_a_run_is_also_json(cli):
 
 
 def test_interrupt_ends_the_run_on_the_hosts(cli, lab):
-    command = [sys.executable, "-m", "pathways_jupyter", "multihost", "run", *cli.login, "--grace", "1"]
+    command = [sys.executable, "-m", "pathways_jupyter", "multihost", "run", *cli.login, "--grace", "60"]
+    # The programs end only once the user has read what is going on.
+    said_so = lab.directory / "said-so"
+    wait = f"while [ ! -e {said_so} ]; do sleep 0.05; done"
     with subprocess.Popen(
-        [*command, "--", "echo up; sleep 300"], cwd=lab.code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--", f"trap '{wait}; exit' TERM; echo up; while true; do sleep 0.05; done"],
+        cwd=lab.code,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as running:
         assert [running.stdout.readline()[5:] for _ in range(3)] == [" up\n"] * 3
         running.send_signal(signal.SIGINT)
+        ending = next(line for line in running.stderr if line.startswith("Interrupted"))
+        assert ending == "Interrupted. Ending the run on 3 hosts, which may take 60 s …\n"
+        said_so.touch()
         shown, said = running.communicate(timeout=60)
     assert (running.returncode, "Aborted" in said) == (130, False)
     assert lab.farm.left() == []
