@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.base import interrupts, tasks
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import Face, worded
@@ -321,6 +321,8 @@ class NotebookSession:
 def _works(session: Session) -> bool:
     """Return whether JAX reaches the proxy of a session, within some seconds."""
     import jax
+
+    from pathways_jupyter.base import tasks
 
     def reach() -> None:
         jax.block_until_ready(jax.device_put(0, session.devices()[0]))
