@@ -7,15 +7,18 @@ notebook moves in every front end. What the new kernel does first travels in a v
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import json
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 VARIABLE = "PATHWAYS_KERNEL_MOVED"
+_FIRST = "--IPKernelApp.exec_lines"
+"""The argument of a kernel that says what it does first."""
 leaves = False
 """True once this kernel ends, to go on as another."""
 
@@ -29,12 +32,14 @@ class Moved:
       save: Name of the save with the notebook's variables.
       imports: What is imported for those that are in no save, by their names; see :func:`.imports`.
       origin: Command line of the kernel that has moved away from this machine; empty if it has not been here.
+      failed: Why the kernel could not go on where it was to.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     save: str = ""
     imports: Mapping[str, Sequence[str]] = field(default_factory=dict)
     origin: Sequence[str] = ()
+    failed: str = ""
 
     def to_json(self) -> str:
         """Return it as a string."""
@@ -51,6 +56,11 @@ class Moved:
         return f'__import__("pathways_jupyter.magics.arrival", fromlist=["arrival"]).arrive({self.to_json()!r})'
 
 
+def origin() -> Sequence[str]:
+    """Return this kernel's command line, without what it has done first because it has moved itself."""
+    return [sys.executable, *(each for each in sys.orig_argv[1:] if not each.startswith(_FIRST))]
+
+
 def become_at_exit(argv: Sequence[str], moved: Moved) -> None:
     """Replace this kernel's program once its cell has been answered and its sockets are closed."""
     from ipykernel.kernelapp import IPKernelApp
@@ -59,7 +69,10 @@ def become_at_exit(argv: Sequence[str], moved: Moved) -> None:
 
     def at_exit() -> None:
         app.close()
-        os.execve(argv[0], list(argv), {**os.environ, VARIABLE: moved.to_json()})
+        try:
+            os.execve(argv[0], list(argv), {**os.environ, VARIABLE: moved.to_json()})
+        except OSError as error:
+            _become(origin(), _without(moved, error))
 
     def ended(_: object) -> None:
         # ipykernel ends its loop a moment later.
@@ -82,11 +95,23 @@ def return_to(moved: Moved, connection_file: str) -> None:
     """Become the kernel of this machine that has moved away, or an ordinary one.
 
     Raises:
-      OSError: It cannot be started.
+      OSError: No kernel can be started here.
     """
-    argv = list(moved.origin) or [sys.executable, "-m", "ipykernel_launcher", "-f", connection_file]
-    argv = [each for each in argv if not each.startswith("--IPKernelApp.exec_lines")]
     # An ignored signal stays ignored, and no child of the new program could be waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.pop(VARIABLE, None)
-    os.execv(argv[0], [*argv, f"--IPKernelApp.exec_lines={[moved.line]!r}"])
+    ordinary = [sys.executable, "-m", "ipykernel_launcher", "-f", connection_file]
+    try:
+        _become(moved.origin or ordinary, dataclasses.replace(moved, origin=()))
+    except OSError as error:
+        _become(ordinary, _without(moved, error))
+
+
+def _become(argv: Sequence[str], moved: Moved) -> NoReturn:
+    os.execv(argv[0], [*argv, f"{_FIRST}={[moved.line]!r}"])
+
+
+def _without(moved: Moved, error: OSError) -> Moved:
+    """Return what a kernel does first that cannot go on as `moved` says: it says so, and where the variables are."""
+    said = f"The kernel that was to go on with the notebook could not be started: {error}. This one has nothing of it."
+    return Moved({"gcs_bucket": moved.settings.get("gcs_bucket")}, moved.save, failed=said)

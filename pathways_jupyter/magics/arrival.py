@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathways_jupyter
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import some
 from pathways_jupyter.kernel.moved import Moved
@@ -15,14 +15,18 @@ from pathways_jupyter.session.kernel import process
 
 
 def arrive(what: str) -> None:
-    """Connect the kernel that has moved. Its first cell shows that, and gets its variables before it runs."""
+    """Connect the kernel that has moved. Its first cell shows that, and gets its variables before it runs.
+
+    One that could not move says so there.
+    """
     shell, about = process.shell(), Moved.from_json(what)
     notebook = extension.load(shell).magics.notebook
     settings = {**about.settings}
     settings |= {"tpu": settings.pop("instances")} if "instances" in settings else {}
-    failed: Exception | None = None
+    failed: Exception | None = SessionError(about.failed) if about.failed else None
     try:
-        pathways_jupyter.connect(**settings, progress=False)
+        if failed is None:
+            pathways_jupyter.connect(**settings, progress=False)
     except Exception as error:
         # Shown, whatever it is: no one reads the log of what runs before the first cell.
         failed = error
@@ -54,7 +58,7 @@ def arrive(what: str) -> None:
                 bucket=about.settings.get("gcs_bucket") or "gs://...",
                 name=about.save,
             )
-            notebook.notify([f"Moved, without its variables: {why} {hint}"])
+            notebook.notify([f"{about.failed or f'Moved, without its variables: {why}'} {hint}"])
         if missing:
             notebook.notify([f"Not imported: {some(missing)}."])
 

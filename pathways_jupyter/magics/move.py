@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,7 +90,7 @@ def move(notebook: NotebookSession, values: Values) -> View:
     given, defaults = (protocol.config_to_json(each) for each in (current.config, ConnectConfig()))
     settings = {key: each for key, each in given.items() if each != defaults[key] and key not in _OF_A_PLACE}
     settings |= {"gcs_bucket": clusters.bucket(current.record)}
-    what = Moved(settings, save.name, imports, (sys.executable, *sys.orig_argv[1:]) if chosen else ())
+    what = Moved(settings, save.name, imports, moved.origin() if chosen else ())
     notebook.end_trace(notebook.screen.say)
     try:
         current.disconnect(process.variables())

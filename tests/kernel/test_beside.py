@@ -562,6 +562,50 @@ def test_a_notebook_moves_to_the_chips_and_back_with_its_variables(added, open_n
 
 
 @pytest.mark.thorough
+def test_a_kernel_that_returns_again_has_the_command_line_of_its_first_return(added, open_notebook):
+    notebook = open_notebook(directory=added.directory)
+    notebook.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=1 --wait 60\nx = 5")
+    lines = []
+    for where in ("beside the chips", "on your machine") * 2:
+        assert notebook.run("%pathways move --yes").error == "KernelMoves"
+        until_moved(notebook, where)
+        first = notebook.run("print(x)")
+        assert first.text.endswith("5\n"), first.shown
+        lines.append(psutil.Process(notebook.manager.provisioner.pid).cmdline())
+    assert len(lines[3]) == len(lines[1])
+    assert sum(map(len, lines[3])) == sum(map(len, lines[1]))
+
+
+MANY_NAMES = "import os; globals().update({f'name_of_a_module_{number}': os.path for number in range(4000)})"
+"""More than the system takes as one argument or variable of a program: it starts none."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("begins", ["here", "beside the chips"])
+def test_a_kernel_that_cannot_start_its_program_goes_on_here_and_says_where_its_variables_are(
+    begins, added, open_notebook
+):
+    is_here = begins == "here"
+    notebook = open_notebook(directory=added.directory) if is_here else open_notebook(manager=manager(added))
+    place = "--local --tpu" if is_here else "--tpu"
+    shown = notebook.run(f"%load_ext pathways_jupyter\n%pathways connect {place} tpuv6e:2x2=1 --wait 60\nx = 5")
+    assert shown.status == "ok", shown.shown
+    old = psutil.Process(notebook.manager.provisioner.pid).cmdline()
+    notebook.run(MANY_NAMES)
+    assert notebook.run("%pathways move --yes").error == "KernelMoves"
+    wait_until(lambda: psutil.Process(notebook.manager.provisioner.pid).cmdline() != old)
+    first = notebook.run("print('x' in globals())")
+    assert "False" in first.text, first.shown
+    said = str(first.outputs)
+    assert "could not be started: [Errno 7] Argument list too long" in said, said
+    bucket, name = re.search(r"--gcs-bucket (gs://\S+); %pathways load (moved-\w+) brings", said).groups()
+    connect = f"%pathways connect --local --tpu tpuv6e:2x2=1 --wait 60 --gcs-bucket {bucket}"
+    assert notebook.run(connect).status == "ok"
+    assert notebook.run(f"%pathways load {name}\nprint(x)").text.endswith("5\n")
+    notebook.run(f"%pathways saved delete {name} --yes")
+
+
+@pytest.mark.thorough
 def test_what_a_move_cannot_load_stays_saved_and_a_module_that_exits_keeps_nothing_back(added, open_notebook):
     folder = added.directory / "moving"
     folder.mkdir()
