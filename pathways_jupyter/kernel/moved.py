@@ -7,6 +7,7 @@ notebook moves in every front end. What the new kernel does first travels in a v
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import json
 import os
@@ -16,9 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from pathways_jupyter.base import interrupts
+
 VARIABLE = "PATHWAYS_KERNEL_MOVED"
 _FIRST = "--IPKernelApp.exec_lines"
 """The argument of a kernel that says what it does first."""
+REFUSED, ADVICE = "This kernel has moved, and ends at this moment.", "Run the cell again."
+"""The answer to cells of a kernel that leaves, and what to do."""
+_ANSWER_SECONDS = 0.5
+"""Time for the answers to what a kernel has read that leaves."""
 leaves = False
 """True once this kernel ends, to go on as another."""
 
@@ -68,20 +75,67 @@ def become_at_exit(argv: Sequence[str], moved: Moved) -> None:
     app = IPKernelApp.instance()
 
     def at_exit() -> None:
+        _refuse_what_waits(app)
         app.close()
         try:
             os.execve(argv[0], list(argv), {**os.environ, VARIABLE: moved.to_json()})
         except OSError as error:
             _become(origin(), _without(moved, error))
 
-    def ended(_: object) -> None:
-        # ipykernel ends its loop a moment later.
+    def exit_now() -> None:
         app.shell.exit_now = True
+
+    def ended(_: object) -> None:
+        # What it has read would be lost with it. So it reads no more, and answers that first.
+        stream = app.kernel.shell_stream
+        stream.io_loop.add_callback(stream.stop_on_recv)
+        app.kernel.io_loop.call_later(_ANSWER_SECONDS, exit_now)
 
     # Before ipykernel's own, which removes the connection file.
     atexit.register(at_exit)
     leave(app.shell)
     app.shell.events.register("post_run_cell", ended)
+
+
+def _refuse_what_waits(app: Any) -> None:
+    """Answer what waits in the shell's socket, and close it before more comes: front ends keep that for the next one.
+
+    They cannot be asked to keep it earlier: what they send between the last look and the end of the connection is lost.
+    """
+    import zmq
+
+    stream, done = app.kernel.shell_stream, interrupts.InterruptibleEvent()
+
+    def refuse() -> None:
+        try:
+            stream.flush(zmq.POLLOUT)
+            while stream.socket.poll(0):
+                # One that cannot be read has no answer, as ever.
+                with contextlib.suppress(ValueError, TypeError):
+                    _refuse(app, *app.session.recv(stream.socket))
+            stream.close()
+        finally:
+            done.set()
+
+    # From ipykernel 7 on, a thread has the socket, and its loop still runs.
+    if (thread := getattr(app, "shell_channel_thread", None)) is None:
+        refuse()
+    else:
+        thread.io_loop.add_callback(refuse)
+        done.wait(_ANSWER_SECONDS)
+
+
+def _refuse(app: Any, identities: list[bytes], request: dict[str, Any]) -> None:
+    kind, _, is_request = request["header"]["msg_type"].rpartition("_")
+    content: dict[str, Any] = {"status": "aborted"}
+    if kind == "execute":
+        words = f"{REFUSED} {ADVICE}"
+        error = {"ename": "KernelMoves", "evalue": words, "traceback": [f"KernelMoves: {words}"]}
+        app.session.send(app.iopub_socket, "error", error, request)
+        content = {"status": "error", **error, "execution_count": app.kernel.execution_count}
+    if is_request == "request":
+        app.session.send(app.kernel.shell_stream.socket, f"{kind}_reply", content, request, identities)
+    app.session.send(app.iopub_socket, "status", {"execution_state": "idle"}, request)
 
 
 def leave(shell: Any) -> None:

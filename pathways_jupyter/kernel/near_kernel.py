@@ -35,8 +35,9 @@ _CELL = b"execute_request"
 """Kind of the message that runs a cell, as it is in its header, whatever packs that."""
 _PORT_SECONDS = 10.0
 """Longest wait for another process to leave a port of the connection file."""
-_QUIET_SECONDS, _LONGEST_QUIET_SECONDS = 0.5, 5.0
-"""Longer than most round trips; and the longest wait after the answer, as a widget may send without end."""
+_QUIET_SECONDS, _LONGEST_QUIET_SECONDS, _LONGEST_CELLS_SECONDS = 0.5, 5.0, 30.0
+"""Longer than most round trips; the longest wait after an answer, as a widget may send without end; and in all, as a
+program may send cells without end."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.2
 
 logger = logging.getLogger(__name__)
@@ -67,8 +68,6 @@ class NearKernel:
         self._differs = self._sent = ""
         # What the kernel that takes its place on this machine does first.
         self._returns: Moved | None = None
-        # Bytes on the way to the front end before the answer to the cell that says so.
-        self._unanswered = 0
         self._place = PlaceFile(place)
 
     async def run(self) -> None:
@@ -125,20 +124,20 @@ class NearKernel:
         """
         await self._moves.wait()
         seen, traffic = -1, self._shell.traffic
-        answered = since = time.monotonic()
+        begun = answered = since = time.monotonic()
         async for _ in Backoff(_QUIET_SECONDS / 5, _QUIET_SECONDS / 5):
             now = time.monotonic()
-            if traffic.received == self._unanswered:
+            if any(isinstance(each, FrontEndConnection) and each.awaits_answer for each in self._shell.connections):
                 answered = now
             if seen != (seen := traffic.sent + traffic.received):
                 since = now
-            if now - max(answered, since) > _QUIET_SECONDS or now - answered > _LONGEST_QUIET_SECONDS:
+            is_quiet = now - max(answered, since) > _QUIET_SECONDS or now - answered > _LONGEST_QUIET_SECONDS
+            if is_quiet or now - begun > _LONGEST_CELLS_SECONDS:
                 return
 
     def _move(self, what: str) -> None:
         moved, origin = Moved.from_json(what), Moved.from_json(self.request.moved or Moved().to_json()).origin
         where = {name: each for name, each in self._place.place.where.items() if each}
-        self._unanswered = self._shell.traffic.received
         # `local` names the cluster alone.
         where = {"local": True} if where.get("local") else where
         self._returns = dataclasses.replace(moved, settings={**moved.settings, **where}, origin=origin)

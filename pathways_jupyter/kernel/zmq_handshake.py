@@ -18,6 +18,9 @@ from pathways_jupyter.tunnel.local_connection import LocalConnection
 SOCKETS = {"shell": b"ROUTER", "iopub": b"PUB", "stdin": b"ROUTER", "control": b"ROUTER", "hb": b"ROUTER"}
 """Sockets of a kernel, numbered from 1, with their types."""
 
+_CELL, _ANSWER = b'"execute_request"', b'"execute_reply"'
+"""Kinds of messages as they are in headers. In a cell's text, which is JSON too, the quotation marks are escaped."""
+
 _OPENING = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03"
 """Signature and major version, which the near end says to all; then the other peer says all of its greeting."""
 _MINOR_AT = len(_OPENING)
@@ -27,6 +30,20 @@ _MECHANISM = slice(_MINOR_AT + 1, _MINOR_AT + 1 + len(_NULL))
 _GREETING_BYTES = 64
 _COMMAND, _LONG = 4, 2
 """Flags of a frame: it is no message; its size takes eight bytes."""
+
+
+class _Occurrences:
+    """Counts a word in bytes that come in pieces."""
+
+    def __init__(self, word: bytes) -> None:
+        self._word = word
+        self._end = b""
+        self.count = 0
+
+    def add(self, data: bytes) -> None:
+        said = self._end + data
+        self.count += said.count(self._word)
+        self._end = said[1 - len(self._word) :]
 
 
 class FrontEndConnection(LocalConnection):
@@ -39,6 +56,8 @@ class FrontEndConnection(LocalConnection):
 
     def __init__(self, accepted: Callable[[LocalConnection], None], socket: str) -> None:
         super().__init__(accepted)
+        self._has_cells = socket == "shell"
+        self._cells, self._answers = _Occurrences(_CELL), _Occurrences(_ANSWER)
         self._type = SOCKETS[socket]
         # As far as it has arrived; None once it has been answered.
         self._greeting: bytearray | None = bytearray()
@@ -50,6 +69,8 @@ class FrontEndConnection(LocalConnection):
 
     def data_received(self, data: bytes) -> None:
         """Answer the greeting, and keep all for the reader."""
+        if self._has_cells:
+            self._cells.add(data)
         if self._greeting is None:
             super().data_received(data)
             return
@@ -66,6 +87,21 @@ class FrontEndConnection(LocalConnection):
             self._transport.write(rest + bytes([_COMMAND, len(ready)]) + ready)
         greeting, self._greeting = bytes(self._greeting), None
         super().data_received(greeting)
+
+    async def write(self, data: memoryview) -> None:
+        """Send `data`, which must not change afterwards, to the front end; wait while it reads slowly.
+
+        Raises:
+          ConnectionError: The front end has closed the connection.
+        """
+        if self._has_cells:
+            self._answers.add(bytes(data))
+        await super().write(data)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Return whether a cell that has come here was not answered yet."""
+        return self._cells.count > self._answers.count
 
 
 class KernelConnection(LocalConnection):

@@ -50,7 +50,7 @@ def move(notebook: NotebookSession, values: Values) -> View:
       PathwaysError: The notebook stays where it is; without its session if its machine could not be reached at the end.
     """
     if moved.leaves:
-        raise KernelMoves("This kernel has moved, and ends at this moment.", hint="Run the cell again.")
+        raise KernelMoves(moved.REFUSED, hint=moved.ADVICE)
     current, name = notebook.need(SessionCommand.SAVE), str(values.get("name") or "")
     connection_file = process.connection_file()
     if connection_file is None:

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from pathways_jupyter.base import tasks
@@ -72,6 +72,11 @@ class Forward:
         self._path: Path | None = None
         self._ready: Stream | None = None
         self._tasks: dict[asyncio.Task[ClusterError | None], LocalConnection] = {}
+
+    @property
+    def connections(self) -> Collection[LocalConnection]:
+        """The local connections that there are."""
+        return self._tasks.values()
 
     async def prepare(self) -> None:
         """Open a connection in advance, to check that the port is reachable; the next local connection uses it.

@@ -576,6 +576,39 @@ def test_a_kernel_that_returns_again_has_the_command_line_of_its_first_return(ad
     assert sum(map(len, lines[3])) == sum(map(len, lines[1]))
 
 
+@pytest.mark.thorough
+def test_each_cell_that_is_sent_while_a_kernel_becomes_the_one_beside_the_chips_is_answered(added, open_notebook):
+    notebook = open_notebook(directory=added.directory)
+    notebook.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=1 --wait 60\nx = 5")
+    moving = notebook.begin("%pathways move --yes")
+    notebook.finish(moving)
+    # One after the other, so that one is under way whenever the kernel ends.
+    refused = 0
+    while (cell := notebook.run("print(x)", timeout=40)).error == "KernelMoves":
+        assert "Run the cell again" in cell.shown
+        refused += 1
+    assert refused
+    assert cell.text.endswith("5\n"), cell.shown
+
+
+@pytest.mark.thorough
+def test_a_kernel_beside_the_chips_moves_home_when_it_has_answered_the_cells_that_were_sent(added, link, open_notebook):
+    line, name = link
+    notebook = open_notebook(manager=manager(added, name))
+    assert notebook.run(f"{CONNECT}\nx = 5").status == "ok"
+    # A round trip is longer than the silence after which the connections are closed.
+    line.shape(delay=0.4)
+    assert notebook.run("%pathways move --yes").error == "KernelMoves"
+    assert notebook.run("print(x)", timeout=40).error == "KernelMoves"
+    line.shape()
+    until_moved(notebook, "on your machine")
+    home = notebook.run("print(6 * 7)")
+    assert home.text.endswith("42\n"), home.shown
+    # Without --local, this machine has no account for the embedded cluster's bucket.
+    (save,) = set(re.findall(r"%pathways load (moved-\w+)", str(home.outputs)))
+    assert added.cli("saved", "delete", save, "--local", "--yes").returncode == 0
+
+
 MANY_NAMES = "import os; globals().update({f'name_of_a_module_{number}': os.path for number in range(4000)})"
 """More than the system takes as one argument or variable of a program: it starts none."""
 
