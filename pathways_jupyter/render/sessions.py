@@ -28,6 +28,7 @@ from pathways_jupyter.session.registry import SessionRecord
 _CONNECTING = {SessionState.STARTING, SessionState.WAITING}
 _USABLE = {SessionState.CONNECTED, SessionState.DEGRADED}
 _WITHOUT_SLICES = {SessionState.LOST, SessionState.SUSPENDED}
+_BEGINS = {SessionState.STARTING, SessionState.SUSPENDED}
 _NEWS = {
     EventKind.SLICE_DOWN,
     EventKind.SLICE_HEALED,
@@ -96,7 +97,7 @@ def card(
         tone = Tone.WARN
     may_end = record.state.is_connected and tone is not Tone.FAIL
     then = f"was {state} at {text.moment(at)}"
-    news = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
+    news = [event for event in events[_of_this_proxy(events) : listed] if event.kind in _NEWS][-_RECENT:]
     remark = _ELSEWHERE.format(elsewhere) if elsewhere and may_end else state_advice(record, at)
     lines = [*map(timeline.event_line, news), *([line(remark)] if remark else [])]
     has_map = devices and not record.supervisor and record.state.is_connected
@@ -113,6 +114,12 @@ def card(
     ]
     alive = record.id if may_end and live else ""
     return drawn(record, parts.card(Tone.NONE if may_end and not live else tone, *shown, live=alive))
+
+
+def _of_this_proxy(events: Sequence[Event]) -> int:
+    """Return the index of the first event of the newest proxy, or of being suspended: earlier news are over."""
+    begin = (index for index, event in enumerate(events) if event.data.get("state") in _BEGINS)
+    return max(begin, default=0)
 
 
 def _facts(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[tuple[str, str]]:

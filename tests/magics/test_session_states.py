@@ -55,6 +55,24 @@ def test_a_reconnect_from_the_sidebar_is_drawn_on_the_card_and_ends_the_notice_o
     assert "✗" not in notice
 
 
+@pytest.mark.thorough
+def test_status_lists_no_news_of_a_proxy_that_was_replaced(connected):
+    connected.run("%pathways elastic inject slice-down 1")
+    connected.wait_for("Slice 1 is down.")
+    assert "Slice 1 is down." in connected.run("%pathways status").text
+    assert connected.run("%pathways suspend --yes").status == "ok"
+    assert "is down" not in connected.run("%pathways status").text
+    assert connected.run("%pathways resume").status == "ok"
+    resumed = connected.run("%pathways status").text
+    assert "8 (slice 0:" in resumed
+    assert "is down" not in resumed
+    seen = len(connected.seen)
+    connected.run("%pathways elastic inject slice-down 1")
+    connected.wait_for("Slice 1 is down.", since=seen)
+    assert connected.run("%pathways reconnect --yes").status == "ok"
+    assert "is down" not in connected.run("%pathways status").text
+
+
 def test_a_notice_of_a_loss_gives_no_advice_after_the_session(connected):
     connected.run(DELETE_THE_PROXY)
     connected.wait_for("All arrays on TPUs are lost")
