@@ -1,8 +1,10 @@
 """Several notebooks on one service: who gets a slice, and who sees which message."""
 
 import json
+import time
 
 import pytest
+from waits import wait_until
 
 CONNECT = "--local --tpu tpuv6e:2x2=1"
 COMPUTE = "import jax; print('sum', int(jax.numpy.arange(8).sum()), 'chips', len(jax.devices()))"
@@ -48,6 +50,23 @@ def assert_a_slice_has_two_numbers(notebook):
     assert f"This session has: {label}." in notebook.run("%colocated hosts --slices 5").shown
     assert "Slice 0 of the service is not one of this session's" in notebook.run("%pathways logs worker 0").text
     assert "is not one of" not in notebook.run("%pathways logs worker").text
+
+
+@pytest.mark.thorough
+def test_a_slice_is_held_since_its_holder_got_it_and_not_since_it_waited(notebooks, machine):
+    def since_by_state():
+        (service,) = json.loads(machine.cli("slices", "--local", "--json").stdout)
+        return {each["waiting"]: each["since"] for each in service["holders"] if each["session"] not in held}
+
+    held = {session["id"] for session in json.loads(machine.cli("sessions", "--json").stdout)}
+    first, _, third = notebooks
+    waiting = third.begin(f"%pathways connect {CONNECT} --wait 60")
+    third.wait_for("holds 1 for")
+    wait_until(lambda: since_by_state().get(True))
+    freed = time.time()
+    assert first.run("%pathways disconnect").status == "ok"
+    assert third.finish(waiting).status == "ok"
+    assert since_by_state()[False] >= freed
 
 
 @pytest.mark.soak

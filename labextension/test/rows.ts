@@ -115,7 +115,7 @@ export function proxy(some: Partial<IProxy> = {}): IProxy {
     health: 'ready',
     tone: 'ok',
     slices: [],
-    created: 0,
+    since: 0,
     until: 0,
     waiting: false,
     mine: true,

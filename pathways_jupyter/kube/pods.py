@@ -26,6 +26,7 @@ async def logs(
     since_seconds: int | None = None,
     patience: float = 0.0,
     pod: Object | None = None,
+    timestamps: bool = False,
 ) -> AsyncGenerator[str, None]:
     """Yield the lines of a container's log, without line ends.
 
@@ -38,12 +39,15 @@ async def logs(
       patience: Seconds for which to go on following, once the log was opened, while the server cannot be reached or
         refuses the credentials.
       pod: The pod as it was last seen, whose container's run is meant; asked for when left out.
+      timestamps: Begin each line with the time at which it was written, as RFC 3339 has it, and a space.
 
     Raises:
       ApiError: There is no such pod or container, or it has not started yet (400).
       ClusterError: The server could not be reached.
     """
-    query = {"follow": "true", "timestamps": "true"} if follow else {}
+    query = {"follow": "true"} if follow else {}
+    if follow or timestamps:
+        query["timestamps"] = "true"
     options = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds}
     query |= {key: str(value) for key, value in options.items() if value not in {None, ""}}
     path = PODS.item(namespace, name, "log")
@@ -64,7 +68,7 @@ async def logs(
                 async for stamped in _lines(chunks):
                     fresh = position.take(stamped)
                     if fresh is not None:
-                        yield fresh
+                        yield stamped if timestamps else fresh
         except ClusterError as error:
             if isinstance(error, ApiError) and error.status == 404 and position.since:
                 return

@@ -263,7 +263,14 @@ class ClusterWatch(Feed):
         async for _ in backoff:
             # From its beginning each time, because a Placement is the sum of all lines.
             placement = Placement()
-            lines = logs(client, pod, namespace=self.cluster.namespace, container=names.PROXY_CONTAINER, follow=True)
+            lines = logs(
+                client,
+                pod,
+                namespace=self.cluster.namespace,
+                container=names.PROXY_CONTAINER,
+                follow=True,
+                timestamps=True,
+            )
             try:
                 async with contextlib.aclosing(lines):
                     async for line in lines:

@@ -161,7 +161,7 @@ def _holder(
         session=whose.session,
         user=whose.user,
         notebook=whose.notebook,
-        since=created(job),
+        since=placement.since if placement is not None and placement.since else created(job),
         instances=instances,
         waiting=None if placement is None else placement.placed < sum(instances.values()),
         # What waits in a queue holds nothing.

@@ -36,7 +36,8 @@ class Holder:
       session: Empty for proxies that this package did not make.
       user: Its user label; empty without one.
       notebook: Path of the notebook, or empty.
-      since: When its Job was created, in seconds since the epoch.
+      since: When it got its slices, in seconds since the epoch; when its Job was created while it waits for them, or if
+        its log cannot be read.
       instances: Number of slices that it requested, per instance type.
       waiting: Whether it still waits for some of them; None when its log could not be read.
       placed: Number of slices that it has; None when its log could not be read.

@@ -50,15 +50,22 @@ class Placement:
     Attributes:
       slices: The worker Job of each placed slice, by the proxy's index of it (empty where the log does not name it).
       lost: The worker Job of each slice that was placed and has gone down, likewise: the proxy waits for it.
+      since: When the first slice was placed, in seconds since the epoch; 0 while none was, or if lines have no times.
     """
 
     slices: dict[int, str] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
+    since: float = 0.0
 
     def feed(self, line: str) -> Transition | None:
-        """Process one line of the log; return its transition, or None for a line about something else."""
+        """Process one line of the log; return its transition, or None for a line about something else.
+
+        Args:
+          line: It may begin with the time at which it was written, as Kubernetes has noted it.
+        """
         change = parse(line)
         if change is not None and change.placed:
+            self.since = self.since or untrusted.time(line.partition(" ")[0])
             self.slices[change.slice] = change.worker_job
             self.lost.pop(change.slice, None)
         elif change is not None and change.slice in self.slices:

@@ -229,7 +229,9 @@ async def _read_placement(client: Client, namespace: str, pod: str) -> Placement
     placement = Placement()
     try:
         async with asyncio.timeout(_LOG_SECONDS):
-            async for line in pod_logs(client, pod, namespace=namespace, container=names.PROXY_CONTAINER):
+            async for line in pod_logs(
+                client, pod, namespace=namespace, container=names.PROXY_CONTAINER, timestamps=True
+            ):
                 placement.feed(line)
     except (ClusterError, TimeoutError):
         return None

@@ -152,7 +152,7 @@ def _proxy(service: Service, holder: Holder, held: list[str], me: str, ahead: in
         # Its pod may be well: what holds it is silent, and it is kept only until its slices are needed.
         "tone": Tone.WAIT if holder.reclaimable else health.tone,
         "slices": held,
-        "created": holder.since + ahead,
+        "since": holder.since + ahead,
         "until": holder.until and holder.until + ahead,
         "waiting": bool(holder.waiting),
         "pod": holder.pod,

@@ -20,3 +20,12 @@ def test_a_slice_that_goes_and_comes_back_is_placed_where_it_is_now():
     assert placement.placed == 1
     placement.feed(NEW.replace("worker-0", "worker-7"))
     assert placement.slices[1] == "pathways-cluster-worker-7"
+
+
+def test_slices_are_held_since_the_first_one_was_placed_by_the_clock_of_kubernetes():
+    placement = Placement()
+    placement.feed(f"2026-01-01T08:00:00.5Z {OLD.replace('placed', 'requested')}")
+    assert placement.since == 0
+    placement.feed(f"2026-01-01T08:00:10.123456789Z {OLD}")
+    placement.feed(f"2026-01-01T08:00:20Z {NEW}")
+    assert placement.since == pytest.approx(1767254410.123456)

@@ -148,6 +148,6 @@ def test_times_are_by_this_machines_clock_and_what_has_no_time_has_none():
     now = drawn(service(silent), cache=cache, clock_ahead=100)
     held, (proxy,) = now["slices"]["ns/svc/0"]["holder"], now["proxies"].values()
     assert (held["since"], held["reclaimable"]) == (105.0, {"silent_since": 110.0, "kept_until": 120.0})
-    assert (proxy["created"], proxy["until"]) == (105.0, 130.0)
+    assert (proxy["since"], proxy["until"]) == (105.0, 130.0)
     (proxy,) = drawn(service(holder()), clock_ahead=100)["proxies"].values()
     assert proxy["until"] == 0

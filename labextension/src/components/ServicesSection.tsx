@@ -106,7 +106,7 @@ function Proxy(props: { proxy: IProxy; model: Model; actions: IActions; trans: I
             proxy.slices.length > 0 && trans._n('slice %2', 'slices %2', proxy.slices.length, proxy.slices.join(', ')),
             (model.cluster?.rows('services').length ?? 0) > 1 && proxy.service,
             proxy.waiting && trans.__('waiting for slices'),
-            trans.__('for %1', age(trans, proxy.created, now)),
+            trans.__('for %1', age(trans, proxy.since, now)),
             proxy.until > now && trans.__('ends within %1', age(trans, now, proxy.until))
           ]
             .filter(Boolean)

@@ -98,13 +98,12 @@ export interface ICapacity {
 }
 
 /** A proxy of any user. */
-export interface IProxy extends Omit<IHolder, 'since'> {
+export interface IProxy extends IHolder {
   readonly id: string;
   readonly service: string;
   readonly health: Health;
   readonly tone: Tone;
   readonly slices: readonly string[];
-  readonly created: number;
   /** When the cluster ends it at the latest, in seconds since the epoch; 0 if that is not known. */
   readonly until: number;
   /** Whether it waits for slices that others hold. */
