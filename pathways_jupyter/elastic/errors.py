@@ -67,7 +67,7 @@ def is_slice_down(error: BaseException) -> bool:
     return any(kind in str(error) for kind in _SLICE_DOWN) or _SIDECAR_GONE.search(str(error)) is not None
 
 
-def slices_named(error: BaseException) -> frozenset[int]:
+def slices_named(error: BaseException | str) -> frozenset[int]:
     """Return the slices, by JAX's index, whose data `error` says are lost; none where it does not say."""
     text = str(error)
     named = _NAMED.findall(text) if "DATA_LOSS" in text else ()

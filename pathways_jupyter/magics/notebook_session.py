@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 GONE = ("UNAVAILABLE", "Array has been deleted")
 """Contained in JAX's errors about a proxy that it can no longer reach and about what was on it, among others."""
+_DATA_LOSS = "DATA_LOSS"
+"""Contained in JAX's errors about an array of a slice that was lost."""
 _CONNECTION = "IFRT proxy server"
 """Contained in JAX's errors about a proxy that it cannot reach."""
 _REACH_SECONDS = 2.0
@@ -273,8 +275,16 @@ class NotebookSession:
         self.screen.show(arrays.notes([line for line in lines if line]))
 
     def misuse(self, error: str) -> list[str]:
-        """Return what to say of an error of JAX about a proxy that the session does not have now; empty for others."""
+        """Return what to say of an error of JAX about a proxy or a slice that the session does not have now.
+
+        Empty for others.
+        """
         session: Session | None = process.session()
+        if session is not None and _DATA_LOSS in error:
+            from pathways_jupyter.elastic.errors import slices_named
+            from pathways_jupyter.render import arrays
+
+            return arrays.of_lost_slices(session.record.slices, slices_named(error), self.screen.face)
         if not any(each in error for each in GONE):
             return []
         # One that was ended while the cell ran has no other command for it.

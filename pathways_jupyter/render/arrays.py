@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.base.text import count, size, some
+from pathways_jupyter.base.events import SessionSlice
+from pathways_jupyter.base.sentences import Face, advice, worded
+from pathways_jupyter.base.text import capitalized, count, size, some
 from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render.parts import indented, line, remarks, table, toned
 from pathways_jupyter.render.text import duration, later
@@ -64,6 +66,25 @@ def lost(arrays: Sequence[NamedArray], *, saved_as: str = "", kept: Sequence[str
     return [
         f"{count(len(arrays), 'array')} {verb} on a proxy that is gone, and lost with it: {described(arrays)}",
         f"Run the cells that make {them} again; meshes, shardings and compiled programs too.",
+    ]
+
+
+def of_lost_slices(slices: Sequence[SessionSlice], lost: Container[int], face: Face) -> list[str]:
+    """Why JAX cannot use an array that was on slices which are lost, in two lines.
+
+    Args:
+      slices: The session's.
+      lost: JAX's indices of those that its error names; none where it names none.
+    """
+    named = [str(each) for each in slices if each.index in lost] or ["a slice"]
+    was, them = ("was", "it") if len(named) == 1 else ("were", "them")
+    others = "Other slices work. " if any(each.up and each.index not in lost for each in slices) else ""
+    hint = advice(
+        "{others}Run the cells that make these arrays again, or {load} what was saved of them.", others=others
+    )
+    return [
+        capitalized(f"{some(named)} {was} lost, and all arrays that were on {them}, in whole or in part."),
+        worded(hint, face),
     ]
 
 

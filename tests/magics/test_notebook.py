@@ -293,6 +293,24 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
 
 
 @pytest.mark.thorough
+def test_the_use_of_an_array_of_a_lost_slice_is_explained(connected):
+    connected.run(
+        "import jax, jax.numpy as jnp\nfrom jax.sharding import Mesh, NamedSharding, PartitionSpec\n"
+        "both = NamedSharding(Mesh(jax.devices(), 'x'), PartitionSpec('x'))\nx = jax.device_put(jnp.arange(16.0), both)"
+    )
+    seen = len(connected.seen)
+    connected.run("%pathways elastic inject slice-down 1")
+    connected.wait_for("Slice 1 is down.", since=seen)
+    for cell in ("x", "print(x)", "x + 1", "jax.device_put(x, jax.devices()[0])", "x.block_until_ready()"):
+        failed = connected.run(cell)
+        assert "Slice 1 was lost, and all arrays that were on it, in whole or in part." in failed.shown, failed.shown
+        assert "Other slices work. Run the cells that make these arrays again, or %pathways load" in failed.shown
+        assert len(failed.shown.splitlines()) == 3, failed.shown
+    assert "DATA_LOSS" in connected.run("%pathways traceback").text
+    assert connected.run("print(float(jnp.ones(6).sum()))").text.strip() == "6.0"
+
+
+@pytest.mark.thorough
 def test_every_sentence_counts_the_same_arrays(connected):
     connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)\nalso = [x]\nlater = iter((x + 2,))")
     # In Out, and in _.
