@@ -6,11 +6,16 @@ result. What acts on a notebook itself, such as ``connect``, belongs to the magi
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.sentences import with_options
+
 if TYPE_CHECKING:
-    from pathways_jupyter.actions.shell import Action
+    from pathways_jupyter.actions.shell import Action, Values
 
 _AREAS = {
     "clean": "sessions",
@@ -30,3 +35,15 @@ def action_of(command: str) -> Action:
     word = command.partition(" ")[0]
     action: Action = importlib.import_module(f"{__name__}.{_AREAS.get(word, word)}").ACTIONS[command]
     return action
+
+
+@contextlib.contextmanager
+def of_its_cluster(values: Values) -> Iterator[None]:
+    """Keep the cluster that a command's values name in the hints of its errors."""
+    try:
+        yield
+    except PathwaysError as error:
+        from pathways_jupyter.actions import cluster
+
+        error.hint = with_options(error.hint, cluster.named_options(values))
+        raise

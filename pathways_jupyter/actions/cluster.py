@@ -174,6 +174,12 @@ def named(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in setting_sources.canonical(values).items() if name in settings and value}
 
 
+def named_options(values: Mapping[str, Any]) -> str:
+    """Return the options by which a command's values name a cluster; empty where they name none."""
+    given = {name: value for name, value in named(values).items() if name in _CLUSTER}
+    return " ".join(f"--{name}" if value is True else f"--{name} {shlex.quote(value)}" for name, value in given.items())
+
+
 def session_of(values: Mapping[str, Any]) -> Any:
     """Return this process's session if a command is about its cluster; None if there is none, or another is named."""
     return None if set(named(values)) & (_CLUSTER - {"namespace"}) else process.session()

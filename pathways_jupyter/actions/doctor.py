@@ -16,7 +16,7 @@ from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig, runtime_dir
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.sentences import advice, worded
+from pathways_jupyter.base.sentences import advice, with_options, worded
 from pathways_jupyter.base.text import last_upload, size
 from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.render import checks as render
@@ -129,8 +129,9 @@ def doctor(shell: Shell, values: Values) -> View:
     where = cluster.where(values)
     if values.get("queue"):
         where = dataclasses.replace(where, queue=SETTINGS["queue"].check(values["queue"], "queue"))
+    options = cluster.named_options(values)
     findings = [
-        dataclasses.replace(each, hint=worded(each.hint, shell.face))
+        dataclasses.replace(each, hint=worded(with_options(each.hint, options), shell.face))
         for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "jobs", "faults")})
     ]
     failed = any(each.level is Tone.FAIL for each in findings)

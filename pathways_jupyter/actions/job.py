@@ -12,7 +12,7 @@ from pathways_jupyter.actions.shell import Action, CommandInterrupted, Shell, Va
 from pathways_jupyter.base import text_files, tpu
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.sentences import advice, with_options
 from pathways_jupyter.base.text import count, parse_path, parse_whole_number, some
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as render
@@ -125,7 +125,7 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
     if not values.get("wait") or values.get("dry_run"):
         return said(f"Job {name}: {done}.", {"name": name, "done": done})
     shell.say(f"Job {name}: {done}.")
-    state = _follow(shell, where, name)
+    state = _follow(shell, where, name, cluster.named_options(values))
     # What a program gets is short; the view is for the user.
     return dataclasses.replace(
         show(shell, {**values, "name": name}),
@@ -134,8 +134,12 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
     )
 
 
-def _follow(shell: Shell, where: ConnectConfig, name: str) -> str:
-    """Show what becomes of a job until it is over, or runs if it is headless; return its last state."""
+def _follow(shell: Shell, where: ConnectConfig, name: str, options: str) -> str:
+    """Show what becomes of a job until it is over, or runs if it is headless; return its last state.
+
+    Args:
+      options: Those that name its cluster.
+    """
     try:
         with clusters.stream(
             where, lambda client, namespace: jobs.until_settled(client, name, namespace=namespace)
@@ -145,7 +149,8 @@ def _follow(shell: Shell, where: ConnectConfig, name: str) -> str:
     except KeyboardInterrupt:
         raise CommandInterrupted(f"No longer following; job {name} stays as it is.") from None
     if jobs.idles(info):
-        shell.say(advice("It is headless, so it does not end by itself: {job_delete:{name}} ends it.", name=name))
+        ends = advice("It is headless, so it does not end by itself: {job_delete:{name}} ends it.", name=name)
+        shell.say(with_options(ends, options))
     return info.state
 
 

@@ -8,6 +8,7 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import advice, with_options
 from pathways_jupyter.base.setting_values import NAME, QUANTITY, PodFormat
 from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube.client import Client
@@ -54,8 +55,9 @@ def up(shell: Shell, values: Values) -> View | None:
     try:
         clusters.ask(where, forward)
     except KeyboardInterrupt:
-        again = " ".join(["pathways-jupyter lab up", *(["--name", values["name"]] if values.get("name") else [])])
-        shell.say(f"The forward has ended; the lab keeps running. Open it again: {again}")
+        given = f"--name {values['name']}" if values.get("name") else ""
+        again = advice("The forward has ended; the lab keeps running. Open it again: {lab_up:{given}}", given=given)
+        shell.say(with_options(again, cluster.named_options(values)))
     return None
 
 

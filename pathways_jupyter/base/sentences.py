@@ -30,10 +30,13 @@ class Face(Enum):
     SIDEBAR = "sidebar"
 
 
-_GROUPS = ("colocated_", "elastic_", "job_", "profile_", "service_")
+_GROUPS = ("colocated_", "elastic_", "job_", "lab_", "profile_", "service_")
+_OF_TERMINALS = ("clean", "lab ")
+"""Commands that only a terminal has."""
 _COMMANDS = frozenset(
     {
         *(
+            "clean",
             "connect",
             "disconnect",
             "doctor",
@@ -50,6 +53,9 @@ _COMMANDS = frozenset(
     }
 )
 """Commands outside of the groups; all other placeholders are options of ``connect``."""
+_OF_A_CLUSTER = frozenset({"clean", "doctor", "logs", "saved", "slices"})
+_GROUPS_OF_A_CLUSTER = ("job_", "lab_", "service_")
+"""Commands whose options select a cluster; of the first group all but ``job new``."""
 _IN_SCRIPT: Mapping[str, str] = {
     "disconnect": "session.disconnect()",
     "reconnect": "session.reconnect()",
@@ -133,7 +139,7 @@ def _command(line: str, face: Face) -> str:
         return _IN_TERMINAL[line]
     if face is Face.SIDEBAR and line in _BUTTONS:
         return _BUTTONS[line]
-    if face in {Face.NOTEBOOK, Face.SIDEBAR} or is_colocated:
+    if (face in {Face.NOTEBOOK, Face.SIDEBAR} and not line.startswith(_OF_TERMINALS)) or is_colocated:
         return f"%{line}" if is_colocated else f"%pathways {line}"
     return f"pathways-jupyter {line}"
 
@@ -170,6 +176,25 @@ def advice(template: str, /, **values: str | int) -> Advice:
 def filled(hint: str, values: Mapping[str, str | int]) -> str:
     """Return `hint` with these values of its parameters; as it is if it is no :class:`Advice`."""
     return advice(hint.template, **{each: values[each] for each in hint.values}) if isinstance(hint, Advice) else hint
+
+
+def with_options(hint: str, options: str) -> str:
+    """Return `hint` with `options`, which select a cluster, at the commands in it that take them.
+
+    What was asked of one cluster has its next step there.
+    """
+    if not options or not isinstance(hint, Advice):
+        return hint
+
+    def fill(match: re.Match[str]) -> str:
+        name, arguments = match[1], match[2]
+        is_one = name in _OF_A_CLUSTER or name.startswith(_GROUPS_OF_A_CLUSTER)
+        if not is_one or name == "job_new" or name in hint.values:
+            return match[0]
+        return f"{{{name}:{f'{arguments} ' if arguments else ''}{{options}}}}"
+
+    values = {name: with_options(each, options) for name, each in hint.values.items()}
+    return advice(_PLACEHOLDER.sub(fill, hint.template), **{**values, "options": options})
 
 
 def option(name: str, value: str = "") -> Advice:

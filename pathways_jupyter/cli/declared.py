@@ -24,10 +24,15 @@ def command(declared: Command) -> click.Command:
 
     def run(**values: Any) -> None:
         # With the action, which loads what it needs: a line that is wrong is refused before that.
-        from pathways_jupyter.actions import action_of
+        from pathways_jupyter.actions import action_of, of_its_cluster
 
-        terminal = TerminalShell(as_json=values.pop("json", False))
-        show(terminal, lambda shell: action_of(declared.name)(shell, explicit(values)))
+        terminal, given = TerminalShell(as_json=values.pop("json", False)), explicit(values)
+
+        def act(shell: TerminalShell) -> View | None:
+            with of_its_cluster(given):
+                return action_of(declared.name)(shell, given)
+
+        show(terminal, act)
 
     paragraphs = filter(None, (declared.summary, declared.details, declared.in_terminal))
     more = (JSON,) if declared.json and JSON not in declared.options else ()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter.actions import action_of, cluster, profile
+from pathways_jupyter.actions import action_of, cluster, of_its_cluster, profile
 from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base import interrupts, slow_answers
 from pathways_jupyter.base.config import ConnectConfig, for_next_proxy
@@ -34,9 +34,9 @@ from pathways_jupyter.widgets.live import CellOutput
 
 def run(notebook: NotebookSession, command: str, values: Values) -> Any:
     """Run a command of ``%pathways``, and return what to show."""
-    if command in _COMMANDS:
-        return _COMMANDS[command](notebook, values)
-    with slow_answers.said_by(notebook.screen.say):
+    with of_its_cluster(values), slow_answers.said_by(notebook.screen.say):
+        if command in _COMMANDS:
+            return _COMMANDS[command](notebook, values)
         result = action_of(command)(notebook.screen, values)
     if result is not None and values.get("json"):
         return for_programs(result.value)

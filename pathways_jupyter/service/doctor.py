@@ -329,4 +329,4 @@ async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Fin
 
 
 def _left(left: Sequence[str]) -> Finding:
-    return Finding("leftovers", Tone.WARN, f"{len(left)} left: {'; '.join(left)}.", "Run pathways-jupyter clean.")
+    return Finding("leftovers", Tone.WARN, f"{len(left)} left: {'; '.join(left)}.", advice("Run {clean}."))

@@ -216,10 +216,18 @@ def test_a_name_that_the_cluster_would_refuse_is_refused_before_a_manifest_is_wr
     assert not (machine.directory / "refused.yaml").exists()
 
 
+def test_the_next_step_is_in_the_cluster_that_was_named(machine, cluster):
+    for place in ("--local", f"--kubeconfig {cluster} --namespace default"):
+        refused = machine.cli("job", "show", "none", *place.split())
+        (next_step,) = re.findall("pathways-jupyter (.*) shows them", refused.stderr)
+        assert next_step == f"job list {place}"
+        assert machine.cli(*next_step.split()).returncode == 0
+
+
 def test_a_job_is_suspended_and_resumed(machine, apply):
     applied = apply(headless("idle"), "--wait")
     assert applied.returncode == 0
-    assert "does not end by itself: pathways-jupyter job delete idle ends it." in applied.stderr
+    assert "does not end by itself: pathways-jupyter job delete idle --local ends it." in applied.stderr
     asked = machine.cli("job", "suspend", "idle", "--local")
     assert asked.returncode == 1
     assert "Suspend job idle (running) in namespace default? Its pods end" in asked.stderr
@@ -236,7 +244,7 @@ def test_the_log_of_a_program_whose_init_container_failed_says_that(machine, app
     said = machine.cli("job", "logs", "unfetched", "--local").stderr
     assert "Container main of job unfetched has not started: data, which runs before it, failed (Error" in said
     assert "exit code 3" in said
-    assert "pathways-jupyter job logs unfetched data shows what it said." in said
+    assert "pathways-jupyter job logs unfetched data --local shows what it said." in said
     assert machine.cli("job", "logs", "unfetched", "data", "--local").stdout == "no data\n"
 
 

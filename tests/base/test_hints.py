@@ -14,7 +14,7 @@ from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import Face, advice, option, word, worded
 from pathways_jupyter.commands.declaration import ValueKind
 from pathways_jupyter.commands.session import CONNECT
-from pathways_jupyter.commands.tables import MAGIC
+from pathways_jupyter.commands.tables import MAGIC, TERMINAL
 
 PACKAGE = Path(pathways_jupyter.__file__).parent
 
@@ -109,6 +109,24 @@ def test_what_a_user_has_named_is_never_read_as_a_placeholder(name):
         assert worded(hint, face) == f"{shown} job show {name} shows {name} {{unclosed; {wait} waits."
 
 
+def test_a_hint_names_the_cluster_that_was_named():
+    inner = advice("{job_logs:{name} {first}}", name="train", first="data")
+    hint = advice(
+        "{inner}, {job_list}; {connect:--local}, {job_new:NAME}. Check {namespace} of {slices}.",
+        inner=inner,
+        slices="3",
+    )
+    placed = sentences.with_options(hint, "--context 'a b'")
+    assert worded(placed, Face.TERMINAL) == (
+        "pathways-jupyter job logs train data --context 'a b', pathways-jupyter job list --context 'a b'; "
+        "%pathways connect --local (in a notebook), pathways-jupyter job new NAME. Check --namespace of 3."
+    )
+    assert sentences.with_options(hint, "") == hint
+    assert sentences.with_options("{job_list}", "--local") == "{job_list}"
+    for face in (Face.NOTEBOOK, Face.TERMINAL, Face.SCRIPT):
+        assert worded(advice("{lab_down} {clean}"), face) == "pathways-jupyter lab down pathways-jupyter clean"
+
+
 def test_a_hint_crosses_processes_as_a_template_with_its_values():
     inner = advice("{reconnect} gets a new one of {name}.", name="{tpu}")
     hint = advice("{inner} Or leave out {it}.", inner=inner, it=option("keep"))
@@ -149,6 +167,7 @@ def _names(template):
 
 def test_each_placeholder_is_a_value_a_command_or_an_option():
     options = {each.flag for each in CONNECT.options}
+    commands = {each.partition(" ")[0] for each in (*MAGIC, *TERMINAL)}
     count = 0
     for where, node in _said():
         if not isinstance(node.args[0], ast.Constant):
@@ -162,7 +181,7 @@ def test_each_placeholder_is_a_value_a_command_or_an_option():
             if (typed := word(name, "", Face.NOTEBOOK)).startswith("--"):
                 assert typed in options, (where, name)
             elif not name.startswith("colocated_"):
-                assert name.partition("_")[0] in {each.partition(" ")[0] for each in MAGIC}, (where, name)
+                assert name.partition("_")[0] in commands, (where, name)
     assert count > 80
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -74,7 +75,7 @@ class LabStream:
             current_pod(client, namespace, name), objects.find(client, SECRETS, name, namespace=namespace)
         )
         if pod is None or secret is None:
-            raise ClusterError(f"Lab {name} has no pod.", hint="Start it: pathways-jupyter lab up.")
+            raise ClusterError(f"Lab {name} has no pod.", hint=advice("Start it: {lab_up}."))
         target = PodPort(client, namespace, pod["metadata"]["name"], relay.port_of(manifests.KERNELS_PORT))
         known = manifests.relay_secret(manifests.token_of(secret))
         relay_client = RelayClient(target, known, manifests.KEEP_SECONDS, Outage(interrupted, restored, reload))

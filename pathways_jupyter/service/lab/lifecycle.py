@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, ConnectionLost, ServiceError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.base.tones import Tone
 from pathways_jupyter.kube import objects
@@ -235,8 +236,12 @@ async def _until_running(client: Client, spec: LabSpec, progress: Callable[[str]
                     said = waiting(change.object)[1] or reason
                     raise ServiceError(
                         f"The lab cannot start: {FATAL_REASONS[reason]} ({spec.image}): {said}",
-                        hint="Fix it, e.g. with another --image, and end this one: pathways-jupyter lab down. "
-                        f"Its log: kubectl logs {pod} -n {spec.namespace}.",
+                        hint=advice(
+                            "Fix it, e.g. with another --image, and end this one: {lab_down}. "
+                            "Its log: kubectl logs {pod} -n {namespace}.",
+                            pod=pod,
+                            namespace=spec.namespace,
+                        ),
                     )
                 words = f"Pod {pod}: {explain(change.object, reason)}."
                 if words != reported:
@@ -257,6 +262,6 @@ async def _remove_job(client: Client, namespace: str, name: str) -> bool:
             await until_gone(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
     except TimeoutError:
         raise ServiceError(
-            f"The pod of lab {name} still ends after {END_SECONDS:.0f} s.", hint="Run pathways-jupyter lab down again."
+            f"The pod of lab {name} still ends after {END_SECONDS:.0f} s.", hint=advice("Run {lab_down} again.")
         ) from None
     return existed
