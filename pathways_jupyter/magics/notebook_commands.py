@@ -34,10 +34,11 @@ from pathways_jupyter.widgets.live import CellOutput
 
 def run(notebook: NotebookSession, command: str, values: Values) -> Any:
     """Run a command of ``%pathways``, and return what to show."""
-    with of_its_cluster(values), slow_answers.said_by(notebook.screen.say):
+    with of_its_cluster(values):
         if command in _COMMANDS:
             return _COMMANDS[command](notebook, values)
-        result = action_of(command)(notebook.screen, values)
+        with slow_answers.said_by(notebook.screen.say):
+            result = action_of(command)(notebook.screen, values)
     if result is not None and values.get("json"):
         return for_programs(result.value)
     return result if result is None or not notebook.screen.in_place else _live(notebook, command, values, result)

@@ -171,7 +171,7 @@ def state_advice(record: SessionRecord, at: float) -> str:
             since=since,
             held=held,
         )
-    if record.state is SessionState.DEGRADED:
+    if record.state is SessionState.DEGRADED and not all(each.up for each in record.slices):
         return _loss(record)
     if record.state is SessionState.RESUMING and record.transfer is not None:
         return "Its arrays are being read; what cannot be read stays saved."
@@ -286,7 +286,8 @@ def state_words(record: SessionRecord) -> str:
     if record.state is SessionState.STARTING and record.saved is not None:
         # The first part of it is a new proxy.
         return str(SessionState.RESUMING)
-    if record.state is SessionState.DEGRADED:
+    # Its slices may all be up for a moment before its state says so.
+    if record.state is SessionState.DEGRADED and not all(each.up for each in record.slices):
         return f"{record.state}, {sum(each.up for each in record.slices)} of {count(len(record.slices), 'slice')}"
     return f"{record.state}{_STATE_DETAILS.get(record.state, '')}"
 
