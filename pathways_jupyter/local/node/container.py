@@ -79,6 +79,8 @@ class Container:
         self.previous: ContainerLog | None = None
         self._pod = pod
         self._process: Process | None = None
+        # The fork server of its main process, which ends its other processes with that one.
+        self._warm = False
         self._environment: dict[str, str] = {}
         self._stop = asyncio.Event()
         self._failures = Failures(pod.restarts)
@@ -206,13 +208,13 @@ class Container:
             if program.main is None:
                 self._locate(argv, variables)
             # JAX reads its variables when it is imported, which the warm fork server has done already, without them.
-            warm = program.warm and not any(name.startswith("JAX_") for name in variables)
+            self._warm = program.warm and not any(name.startswith("JAX_") for name in variables)
             output, write = os.pipe()
             null = os.open(os.devnull, os.O_RDONLY)
             try:
                 await self.log.connect(output)
                 streams = (null, write, write)
-                process = await self._spawn(argv, variables, streams, main=True, program=program.main, warm=warm)
+                process = await self._spawn(argv, variables, streams, main=True, program=program.main)
             finally:
                 # This process's copies: while one is open, the output never ends for the log.
                 os.close(write)
@@ -252,7 +254,6 @@ class Container:
         *,
         main: bool,
         program: Callable[[Sequence[str]], int] | None = None,
-        warm: bool = False,
         tty: bool = False,
     ) -> Process:
         request = SpawnRequest(
@@ -265,7 +266,7 @@ class Container:
             name=self.name,
             tty=tty,
         )
-        return await self._pod.spawners[warm].spawn(request, streams)
+        return await self._pod.spawners[self._warm].spawn(request, streams)
 
     def _locate(self, argv: list[str], environment: dict[str, str]) -> None:
         directory = self._directory()

@@ -75,6 +75,22 @@ async def test_a_proxy_with_variables_for_jax_is_not_forked_from_a_process_that_
     assert "--resource_manager_address" in await machine.logs("set")
 
 
+async def test_a_command_in_a_proxy_ends_with_it(machine):
+    warm = machine.kubelet.spawners[True]
+    warm.start()
+    waits = ["--resource_manager_address=nowhere:29001", "--virtual_slices=tpuv6e:2x2"]
+    machine.pod("proxy", container={"image": programs.reference("proxy_server"), "command": [], "args": waits})
+    try:
+        pod = await machine.until(ready, "proxy")
+        command = ["sh", "-c", "echo $$; exec sleep 600"]
+        execution = await machine.kubelet.exec(pod["metadata"]["uid"], "main", command, stdin=False, tty=False)
+        pid = int(await execution.stdout.readline())
+        machine.store.delete(PODS, "default", "proxy", grace=0)
+        await asyncio.to_thread(wait_until, lambda: has_ended(pid), DEADLINE)
+    finally:
+        await warm.close()
+
+
 async def test_a_container_sees_its_pod_and_nothing_of_the_daemon(machine, monkeypatch):
     monkeypatch.setenv("SECRET_OF_THE_DAEMON", "x")
     machine.pod(
