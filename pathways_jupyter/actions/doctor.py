@@ -71,11 +71,15 @@ def examine(
     )
     failed = {each.name for each in findings if each.level is Tone.FAIL}
     if embedded is not None and failed & {"cluster", "reachable"}:
-        why = clusters.embedded_ended if tasks.run(embedded.is_ending()) else clusters.embedded_silent
-        if why is clusters.embedded_ended or "reachable" in failed:
-            return here + tuple(
-                checks.failed(each.name, why(embedded)) if each.level is Tone.FAIL else each for each in findings
-            )
+        has_ended = tasks.run(embedded.is_ending())
+        why = clusters.embedded_ended(embedded) if has_ended else clusters.embedded_silent(embedded)
+
+        def is_of_it(finding: Finding) -> bool:
+            return finding.level is Tone.FAIL and (has_ended or finding.name == "reachable")
+
+        findings = tuple(checks.failed(each.name, why) if is_of_it(each) else each for each in findings)
+        if any(map(is_of_it, findings)):
+            return here + findings
     hint = clusters.embedded_hint(config)
     return here + tuple(
         dataclasses.replace(each, hint=advice("{here} {hint}", here=hint, hint=each.hint))

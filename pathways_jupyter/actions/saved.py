@@ -15,6 +15,7 @@ from pathways_jupyter.render.view import View, said
 from pathways_jupyter.saved.saves import Save, Saves, latest
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import clusters, registry
+from pathways_jupyter.session import sweep as sweep_sessions
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.storage import adopted, require_adopted
 
@@ -44,13 +45,17 @@ def delete(shell: Shell, values: Values) -> View:
     name = str(values["name"])
     with _saves(values) as saves:
         saves.require(name)
+        question = f"Delete {name} with its arrays?"
         for each in registry.sessions():
-            if each.saved and each.saved.place == saves.address(name) and registry.is_alive(each):
-                raise ConfigError(
-                    f"{each.owner} is suspended, and its arrays are nowhere else.",
-                    hint=f"pathways-jupyter sessions disconnect {each.id} ends its session; then it can be deleted.",
-                )
-        if not values.get("yes") and not shell.confirm(f"Delete {name} with its arrays?"):
+            if each.saved is None or each.saved.place != saves.address(name):
+                continue
+            said_of_it = f"{each.owner} is suspended, and its arrays are nowhere else."
+            if sweep_sessions.may_live(each):
+                hint = f"pathways-jupyter sessions disconnect {each.id} ends its session; then it can be deleted."
+                raise ConfigError(said_of_it, hint=hint)
+            # Its supervisor has died, and its kernel may still resume it.
+            question = f"{said_of_it} {question}"
+        if not values.get("yes") and not shell.confirm(question):
             return said("Not deleted.")
         saves.delete(name)
     return said(f"{name} is deleted.", {"name": name})

@@ -183,7 +183,7 @@ def with_options(hint: str, options: str) -> str:
 
     What was asked of one cluster has its next step there.
     """
-    if not options or not isinstance(hint, Advice):
+    if not options or not isinstance(hint, Advice) or "options" in hint.values:
         return hint
 
     def fill(match: re.Match[str]) -> str:

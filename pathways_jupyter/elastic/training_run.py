@@ -180,13 +180,16 @@ class TrainingRun:
     def _leave(self) -> None:
         if self.in_flight is not None:
             self._confirm(*self.in_flight)
-        self._snapshot().wait()
+        snapshot = self._snapshot()
+        snapshot.wait()
+        if snapshot.error is not None:
+            raise snapshot.error
         # Of this proxy, and its thread may keep this run a little longer.
         self.state = self.in_flight = None
         self.compiled.clear()
         raise ElasticRuntimeError(
-            f"The run has ended before step {self.next_step}, as its session is suspended.",
-            hint=advice("{resume} brings its snapshots back, then call train_loop again with the same snapshots=."),
+            f"The run has ended before step {self.next_step}, so that its session can be suspended.",
+            hint=advice("Call train_loop again with the same snapshots=, after {resume} if it is suspended."),
         )
 
     def _begin(self, state: Any) -> None:

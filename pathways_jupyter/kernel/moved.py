@@ -167,5 +167,5 @@ def _become(argv: Sequence[str], moved: Moved) -> NoReturn:
 
 def _without(moved: Moved, error: OSError) -> Moved:
     """Return what a kernel does first that cannot go on as `moved` says: it says so, and where the variables are."""
-    said = f"The kernel that was to go on with the notebook could not be started: {error}. This one has nothing of it."
+    said = f"The kernel that was to go on with the notebook could not be started: {error}. This one has none of its variables."
     return Moved({"gcs_bucket": moved.settings.get("gcs_bucket")}, moved.save, failed=said)

@@ -24,7 +24,7 @@ from pathways_jupyter.kernel.handover import KernelRequest
 from pathways_jupyter.kernel.lab_host import PROTOCOL
 from pathways_jupyter.kernel.moved import Moved
 from pathways_jupyter.kernel.places import KernelPlace, PlaceFile
-from pathways_jupyter.kernel.zmq_handshake import SOCKETS, FrontEndConnection
+from pathways_jupyter.kernel.zmq_handshake import SOCKETS, FrontEndConnection, Occurrences
 from pathways_jupyter.service.lab.lab_stream import LabStream
 from pathways_jupyter.session import registry
 from pathways_jupyter.tunnel import portforward
@@ -213,13 +213,11 @@ class NearKernel:
 
     def _before_cells(self) -> Callable[[bytes], Awaitable[None]]:
         """Return what comes before bytes of a front end: where they are a cell, the files as they are now."""
-        end = b""
+        cells = Occurrences(_CELL)
 
         async def before(data: bytes) -> None:
-            nonlocal end
-            if _CELL in (said := end + data):
+            if cells.add(data):
                 await self._send_files()
-            end = said[1 - len(_CELL) :]
 
         return before
 

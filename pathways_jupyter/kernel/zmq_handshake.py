@@ -32,7 +32,7 @@ _COMMAND, _LONG = 4, 2
 """Flags of a frame: it is no message; its size takes eight bytes."""
 
 
-class _Occurrences:
+class Occurrences:
     """Counts a word in bytes that come in pieces."""
 
     def __init__(self, word: bytes) -> None:
@@ -40,10 +40,12 @@ class _Occurrences:
         self._end = b""
         self.count = 0
 
-    def add(self, data: bytes) -> None:
+    def add(self, data: bytes) -> int:
+        """Count those in the next piece, and return their number."""
         said = self._end + data
-        self.count += said.count(self._word)
-        self._end = said[1 - len(self._word) :]
+        self._end, number = said[1 - len(self._word) :], said.count(self._word)
+        self.count += number
+        return number
 
 
 class FrontEndConnection(LocalConnection):
@@ -57,7 +59,7 @@ class FrontEndConnection(LocalConnection):
     def __init__(self, accepted: Callable[[LocalConnection], None], socket: str) -> None:
         super().__init__(accepted)
         self._has_cells = socket == "shell"
-        self._cells, self._answers = _Occurrences(_CELL), _Occurrences(_ANSWER)
+        self._cells, self._answers = Occurrences(_CELL), Occurrences(_ANSWER)
         self._type = SOCKETS[socket]
         # As far as it has arrived; None once it has been answered.
         self._greeting: bytearray | None = bytearray()

@@ -56,7 +56,7 @@ class Retries:
           again: Whether the request may reach the server twice.
           patience: Seconds, instead of the client's own.
         """
-        with slow_answers.waiting_for(f"the API server {self._cluster().server}"):
+        with slow_answers.waiting_for(f"the API server {self._cluster().server}, or of what makes credentials for it"):
             return await self._run(attempt, again, patience)
 
     async def _run(self, attempt: Callable[[], Awaitable[_T]], again: bool, patience: float | None) -> _T:

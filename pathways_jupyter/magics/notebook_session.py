@@ -334,9 +334,14 @@ def _works(session: Session) -> bool:
 
     from pathways_jupyter.base import tasks
 
-    def reach() -> None:
-        jax.block_until_ready(jax.device_put(0, session.devices()[0]))
+    up = {each.index for each in session.record.slices if each.up}
+    devices = [device for index, those in session.slices().items() if index in up for device in those]
 
+    def reach() -> None:
+        jax.block_until_ready(jax.device_put(0, devices[0]))
+
+    if not devices:
+        return False
     try:
         tasks.abandonable(reach, name="pathways-reach", seconds=_REACH_SECONDS)
     except (RuntimeError, TimeoutError, PathwaysError):

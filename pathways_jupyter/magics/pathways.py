@@ -165,7 +165,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         from pathways_jupyter.colocated.errors import WHOLE, explain_call
 
         lines = explain_call(error)
-        if not lines and (said := self.notebook.misuse(str(error))):
+        if not lines and not isinstance(error, PathwaysError) and (said := self.notebook.misuse(str(error))):
             frames = traceback.extract_tb(error.__traceback__)
             own = [frame for frame in frames if self._is_code(frame.filename)]
             where = f" Line {own[-1].lineno}: {own[-1].line}" if own and own[-1].line else ""

@@ -37,6 +37,12 @@ def suspend(notebook: NotebookSession, values: Values) -> View:
         f"{suspension}{about(suspension.seconds)} can be kept, but not: {lost}. Suspend?"
     ):
         return said("Not suspended.")
+    with reported(notebook.screen, SUSPENDING) as report:
+        ended = suspension.end_runs(report)
+    if ended and suspension.unkept and not values.get("yes"):
+        lost = "; ".join(suspension.unkept)
+        if not notebook.screen.confirm(f"The training run has ended. It cannot be kept: {lost}. Suspend?"):
+            return said("Not suspended. train_loop goes on with the same snapshots=.")
     notebook.end_trace(notebook.screen.say)
     notebook.screen.say(f"Saving {suspension}{about(suspension.seconds)}.")
     with reported(notebook.screen, SUSPENDING) as report:

@@ -145,10 +145,7 @@ class Suspension:
           PathwaysError: The bucket or the hosts failed.
         """
         self._agree(yes)
-        if runs := on_devices.runs_elsewhere():
-            for each in runs:
-                each.end(report)
-            self._look()
+        if self.end_runs(report):
             self._agree(yes)
         self._write(notebook, report)
         try:
@@ -157,6 +154,19 @@ class Suspension:
             # The arrays are still here: it is not to be offered as a save of theirs.
             self.forget()
             raise
+
+    def end_runs(self, report: Report | None) -> bool:
+        """End the training runs of other threads, and look again; return whether there were any.
+
+        Raises:
+          UnsavableError: One does not end.
+        """
+        runs = on_devices.runs_elsewhere()
+        for each in runs:
+            each.end(report)
+        if runs:
+            self._look()
+        return bool(runs)
 
     def _write_others(self, yes: bool | Collection[str], notebook: str, report: Report | None) -> None:
         for look in range(_LOOKS):

@@ -211,6 +211,11 @@ async def remove(client: Client, service: ServiceInfo) -> None:
       ApiError: Deleting is forbidden.
       ClusterError: The server could not be reached.
     """
+    # First, so that who may not do it changes nothing.
+    proxies = f"{names.SESSIONS},{names.SERVICE_LABEL}={names.label_value(service.name)}"
+    listed = await objects.list_(client, JOBS, namespace=service.namespace, labels=proxies)
+    own = [str(each["metadata"]["name"]) for each in listed.items]
+    await asyncio.gather(*(objects.delete(client, JOBS, each, namespace=service.namespace) for each in own))
     await objects.delete(client, JOBSETS, service.name, namespace=service.namespace)
     policy = networkpolicy.name_for_resource_manager(service.name)
     try:
@@ -219,10 +224,6 @@ async def remove(client: Client, service: ServiceInfo) -> None:
         # The policy selects pods that are gone. A person who may delete JobSets only can leave it.
         if error.status != 403:
             raise
-    proxies = f"{names.SESSIONS},{names.SERVICE_LABEL}={names.label_value(service.name)}"
-    listed = await objects.list_(client, JOBS, namespace=service.namespace, labels=proxies)
-    own = [str(each["metadata"]["name"]) for each in listed.items]
-    await asyncio.gather(*(objects.delete(client, JOBS, each, namespace=service.namespace) for each in own))
     labels = f"{names.JOBSET_NAME_LABEL}={service.name}"
     try:
         async with asyncio.timeout(REMOVAL_SECONDS):

@@ -86,10 +86,7 @@ async def end(record: SessionRecord, report: Callable[[str], None] = lambda reas
     finally:
         await tasks.stop(listening)
     if left := answer["left"]:
-        raise SessionError(
-            f"Session {record.id} has ended, but not all of it could be removed: {left}",
-            hint="pathways-jupyter clean removes the rest, once the cluster can be reached.",
-        )
+        raise SessionError(f"Session {record.id} has ended, but not all of it could be removed: {left}")
 
 
 async def _require_answer(record: SessionRecord) -> None:

@@ -180,8 +180,7 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
     SessionState.DEGRADED: {
         **_WORKS,
         SessionCommand.RECONNECT: _asks(
-            "Session {session} is degraded: {down} down. A new proxy costs {arrays} on TPUs, and needs as many slices "
-            "as before.",
+            "Session {session} is degraded{down}. A new proxy costs {arrays} on TPUs.",
             advice("{suspend} keeps arrays."),
         ),
     },
@@ -305,7 +304,7 @@ def verdict(record: SessionRecord | None, command: SessionCommand, *, arrays: st
     down = [str(each) for each in record.slices if not each.up]
     words: dict[str, str | int] = {
         "session": record.id,
-        "down": f"{', '.join(down) or 'a slice'} {'are' if len(down) > 1 else 'is'}",
+        "down": f": {', '.join(down)} {'are' if len(down) > 1 else 'is'} down" if down else "",
         "since": clock(record.since or record.created),
         "arrays": amount,
         "moved": str(transfer or amount),

@@ -644,7 +644,7 @@ def test_a_save_stays_until_each_of_its_arrays_has_found_its_place(session):
     assert session.events()[-1].message == f"Resumed: {resumed.outcome}"
     assert np.asarray(variables["x"]).tolist() == [7, 7, 7]
     # The next suspend replaces no save that stays.
-    assert session.suspend(variables).name == f"{name}-2"
+    assert session.suspend(variables).name == f"{name}-2", "the number of the proxy"
     session.resume()
     assert np.asarray(session.load(name)["y"]).tolist() == [7, 7, 7]
     session.saves.delete(name)
@@ -686,7 +686,7 @@ def test_fewer_slices_reshard_what_fits_and_name_the_rest_before(session):
     assert session.state == "suspended"
     resumed = session.resume(tpu=f"{TYPE}=1", wait=30, yes=True)
     assert len(session.devices()) == 4
-    assert session.config.wait != 30, "only this once"
+    assert session.config.wait == session.status().config["wait"] != 30, "only this once"
     assert variables["mesh"].devices.shape == (1, 4)
     assert variables["w"].sharding == NamedSharding(variables["mesh"], P("slice", "chip"))
     assert np.asarray(variables["w"]).tolist() == np.arange(32.0).reshape(4, 8).tolist()

@@ -231,7 +231,9 @@ def test_an_elastic_run_on_a_thread_is_named_ends_with_a_snapshot_and_goes_on_fr
     suspension = session.suspension()
     session.suspend(suspension=suspension, yes=suspension.unkept)
     thread.join()
-    number = int(re.fullmatch(r"The run has ended before step (\d+), as its session is suspended\.", ended[0])[1])
+    number = int(
+        re.fullmatch(r"The run has ended before step (\d+), so that its session can be suspended\.", ended[0])[1]
+    )
     assert session.resume().left == ""
     assert snapshots.latest().step == number
     result = elastic.train_loop(step, first_state(), data, steps=number + 5, snapshots=snapshots)

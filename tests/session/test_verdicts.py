@@ -86,11 +86,11 @@ def test_the_number_of_arrays_is_said_where_it_is_known(in_row):
     assert "The save suspended-ab" in suspended.hint
 
 
-def test_a_new_proxy_for_a_degraded_session_needs_what_is_down():
+def test_what_is_down_is_said_before_a_degraded_session_gets_a_new_proxy():
     slices = (SessionSlice(0, 0, up=True), SessionSlice(6, 1, up=False))
     degraded = new_record(state=SessionState.DEGRADED, slices=slices)
     said = verdict(degraded, SessionCommand.RECONNECT, arrays="its 3 arrays (1.2 GB)").sentence
-    assert "is degraded: slice 6 (your 1) is down. A new proxy costs its 3 arrays (1.2 GB) on TPUs, and needs" in said
+    assert "is degraded: slice 6 (your 1) is down. A new proxy costs its 3 arrays (1.2 GB) on TPUs." in said
 
 
 def test_a_faulty_supervisor_comes_before_the_state_that_was_known_last(in_row):

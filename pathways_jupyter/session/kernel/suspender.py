@@ -45,8 +45,9 @@ class Suspender:
 
     @property
     def next_name(self) -> str:
-        """Name of the save that the next suspend makes, which replaces none that stays."""
-        return f"suspended-{self._side.record.id}{f'-{len(self.kept) + 1}' if self.kept else ''}"
+        """Name of the save that the next suspend makes, another one for each proxy: an earlier one may have to stay."""
+        record = self._side.record
+        return f"suspended-{record.id}{f'-{record.generation}' if record.generation > 1 else ''}"
 
     @property
     def save_name(self) -> str:

@@ -86,7 +86,9 @@ class ProxyCycle:
                 if state is SessionState.FAILED:
                     return
             else:
-                self._config = self._session_log.config
+                # It waits as it was connected, and not as long as it was asked to this once.
+                self._config = replace(self._session_log.config, wait=self._config.wait)
+                self._session_log.configure(self._config)
                 # The state before the answer: a client that has its answer must not see an older state.
                 self._session_log.connected()
                 if not self._attempt.done():
