@@ -69,12 +69,12 @@ def train_loop(
       timeout: Longest pause for slices or for a new proxy, in seconds; default: without end, and ten minutes.
 
     Raises:
-      ElasticRuntimeError: The state was lost before, or is too large for its snapshots (before anything has started),
-        the first batch cannot be scaled or divided, no snapshot or batch survived a loss, there is no new proxy for a
-        lost one, or the session was disconnected or suspended.
+      ElasticRuntimeError: The state was lost before, is another one than the snapshots have, or is too large for them
+        (before anything has started), the first batch cannot be scaled or divided, no snapshot or batch survived a
+        loss, there is no new proxy for a lost one, or the session was disconnected or suspended.
       TimeoutError: A pause took longer than `timeout`.
-      ConfigError: An argument cannot be used, or there are fewer slices in all than `minimum_slices`. Nothing was
-        changed.
+      ConfigError: An argument cannot be used, a run that goes on has these snapshots, or there are fewer slices in all
+        than `minimum_slices`. Nothing was changed.
       Exception: An error of `step`, `data` or `mesh_for`.
     """
     # A wrong argument must not show up hours later, at the first loss.
@@ -101,34 +101,35 @@ def train_loop(
         # Of the session's slices, also those that are down, because JAX may have no devices yet.
         check_slices("minimum_slices", minimum_slices, len(session.record.slices))
     snapshots, record = snapshots or Snapshots(), record or Record()
-    # They are with the snapshots, because the same data that are given again have been read up to some position.
-    if snapshots.batches is None or snapshots.batches.source is not data:
-        snapshots.batches = Batches(data)
-    # Before the manager, which may wait for JAX's devices: that time is the run's, too.
-    RUNS.begin(record, name=getattr(step, "__name__", ""), steps=steps)
-    try:
-        with record.goodput.during(Spent.TPU_INITIALIZATION):
-            manager = manager or Manager()
-        # Again: without a manager and a session their number was not known above.
-        check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
-        RUNS.has_devices(record, manager.total_slice_count, manager.session)
-        run = TrainingRun(
-            batches=snapshots.batches,
-            mesh_for=mesh_for or default_mesh,
-            rule=batch,
-            snapshot_every=snapshot_every,
-            minimum=max(1, minimum_slices),
-            snapshots=snapshots,
-            manager=manager,
-            precompile=precompile,
-            record=record,
-            timeout=timeout,
-            compiled=CompiledSteps(step, batch_spec),
-            steps=steps,
-        )
-        return run.train(state)
-    finally:
-        RUNS.end(record)
+    with snapshots.in_use():
+        # They are with the snapshots, because the same data that are given again have been read up to some position.
+        if snapshots.batches is None or snapshots.batches.source is not data:
+            snapshots.batches = Batches(data)
+        # Before the manager, which may wait for JAX's devices: that time is the run's, too.
+        RUNS.begin(record, name=getattr(step, "__name__", ""), steps=steps)
+        try:
+            with record.goodput.during(Spent.TPU_INITIALIZATION):
+                manager = manager or Manager()
+            # Again: without a manager and a session their number was not known above.
+            check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
+            RUNS.has_devices(record, manager.total_slice_count, manager.session)
+            run = TrainingRun(
+                batches=snapshots.batches,
+                mesh_for=mesh_for or default_mesh,
+                rule=batch,
+                snapshot_every=snapshot_every,
+                minimum=max(1, minimum_slices),
+                snapshots=snapshots,
+                manager=manager,
+                precompile=precompile,
+                record=record,
+                timeout=timeout,
+                compiled=CompiledSteps(step, batch_spec),
+                steps=steps,
+            )
+            return run.train(state)
+        finally:
+            RUNS.end(record)
 
 
 def default_mesh(slices: Sequence[Sequence[jax.Device]]) -> jax.sharding.Mesh:

@@ -232,6 +232,28 @@ class Form:
         """Bytes of the state, without its replicas."""
         return sum(each.size * each.dtype.itemsize for each in self.shapes)
 
+    def difference(self, state: Any) -> str:
+        """Return how the arrays of `state` differ from those of this form in names or shapes, as a clause; else empty.
+
+        No values are read: they may be gone, with the proxy that they were on.
+        """
+        import jax
+
+        named = jax.tree_util.tree_leaves_with_path(self.structure.unflatten(self.shapes))
+        # The numbers of a key have one dimension more.
+        mine = {
+            jax.tree_util.keystr(path): leaf.shape if impl is None else leaf.shape[:-1]
+            for (path, leaf), impl in zip(named, self.impls, strict=True)
+        }
+        leaves = jax.tree_util.tree_leaves_with_path(state)
+        given = {jax.tree_util.keystr(path): np.shape(leaf) for path, leaf in leaves}
+        for name in sorted(mine.keys() | given.keys()):
+            if name not in mine or name not in given:
+                return f"state{name} is only {'here' if name in given else 'there'}"
+            if mine[name] != given[name]:
+                return f"state{name} has the shape {mine[name]} there and {given[name]} here"
+        return ""
+
     def shardings(self, mesh: jax.sharding.Mesh) -> list[jax.sharding.NamedSharding]:
         """Return the sharding of each leaf on `mesh`."""
         import jax

@@ -9,6 +9,7 @@ all cases training continues while the copy is made, and a snapshot counts only 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import math
@@ -24,6 +25,7 @@ from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
 from pathways_jupyter.elastic.errors import (
+    ArgumentError,
     ElasticRuntimeError,
     check_choice,
     check_whole,
@@ -92,6 +94,7 @@ class Snapshots:
         self.outside_every = outside_every
         self.settled: float = math.inf
         self.batches: Batches | None = None
+        self._run = threading.Lock()
         self.path = path
         self._checkpoints = Checkpoints(path, keep=keep) if path is not None else None
         self.notes: deque[str] = self._checkpoints.notes if self._checkpoints is not None else deque()
@@ -103,6 +106,23 @@ class Snapshots:
         self._proxies = 0
         self._lock = threading.Lock()
         on_devices.copies.add(self)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Be the snapshots of one run in the block: two would take each other's batches, and resume from each other.
+
+        Raises:
+          ArgumentError: Another run has them.
+        """
+        if not self._run.acquire(blocking=False):
+            raise ArgumentError(
+                "snapshots cannot be used: a run that goes on has these snapshots, perhaps on another thread.",
+                hint="Wait until it has ended, or give this run snapshots of its own.",
+            )
+        try:
+            yield
+        finally:
+            self._run.release()
 
     def tier_of(self, state: Any) -> Tier:
         """Return where snapshots of `state` are held: ``hosts`` or ``notebook``."""
@@ -146,7 +166,7 @@ class Snapshots:
           state: A state of the same form: its tree, shapes and partitions.
 
         Raises:
-          ElasticRuntimeError: What is in the directory is of another state.
+          ElasticRuntimeError: It is of another state.
         """
         if self._checkpoints is not None and not self._whole and (steps := self._checkpoints.steps()):
             form, newest = Form.of(state)[0], steps[-1]
@@ -156,7 +176,13 @@ class Snapshots:
             stored.finished.set()
             with self._lock:
                 self._whole, self.settled = [stored], newest
-        return self.latest()
+        latest = self.latest()
+        if latest is not None and (differs := latest.form.difference(state)):
+            raise ElasticRuntimeError(
+                f"The snapshots are of another state: {differs}.",
+                hint="Give the state that the run began with; or snapshots=elastic.Snapshots(), to begin anew.",
+            )
+        return latest
 
     def take(self, step: int, state: Any, extra: Any = None, *, everywhere: bool = False) -> Snapshot:
         """Start to copy `state`, as it is before step number `step`, and return at once.

@@ -9,6 +9,7 @@ import pytest
 from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.run_registry import RUNS
@@ -97,6 +98,29 @@ def test_batches_that_were_on_a_lost_slice_are_named_and_not_tried_again_and_aga
     latest = snapshots.latest()
     assert latest is not None
     check(elastic.train_loop(step, first_state(), Data(), steps=60, snapshots=snapshots), 60, since=latest.step)
+
+
+def test_snapshots_of_another_state_or_of_a_run_that_goes_on_are_refused_before_the_first_step(session):
+    snapshots, data = elastic.Snapshots(), Data()
+    second = []
+
+    def run_beside():
+        with pytest.raises(ConfigError, match="a run that goes on has these snapshots") as refused:
+            elastic.train_loop(step, first_state(), data, steps=20, snapshots=snapshots)
+        second.append(refused.value)
+
+    data.at[7] = run_beside
+    check(elastic.train_loop(step, first_state(), data, steps=12, snapshots=snapshots), 12)
+    assert "snapshots of its own" in second[0].hint
+    wider = first_state() | {"w": np.zeros((32, 4), np.float32)}
+    differing = (({"model": first_state()}, r"state\['key'\] is only there"), (wider, r"\(16, 4\) there and \(32,"))
+    for state, said in differing:
+        # Also where nothing would be left to do.
+        for steps in (5, 20):
+            with pytest.raises(elastic.ElasticRuntimeError, match=said):
+                elastic.train_loop(step, state, data, steps=steps, snapshots=snapshots)
+    # Its own state, of which nothing but the form is needed.
+    check(elastic.train_loop(step, first_state(), data, steps=20, snapshots=snapshots), 20, since=12)
 
 
 def test_a_worker_that_is_back_before_the_run_asks_was_lost_all_the_same(session, take_down_and_up, monkeypatch):
