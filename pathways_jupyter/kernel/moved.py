@@ -26,6 +26,8 @@ REFUSED, ADVICE = "This kernel has moved, and ends at this moment.", "Run the ce
 """The answer to cells of a kernel that leaves, and what to do."""
 _ANSWER_SECONDS = 0.5
 """Time for the answers to what a kernel has read that leaves."""
+_LAST_SECONDS = 5.0
+"""Longest wait for the refusals to be on their way; usually a millisecond."""
 leaves = False
 """True once this kernel ends, to go on as another."""
 
@@ -115,14 +117,15 @@ def _refuse_what_waits(app: Any) -> None:
                     _refuse(app, *app.session.recv(stream.socket))
             stream.close()
         finally:
-            done.set()
+            # Behind what front ends are shown, which that thread would drop when it is stopped.
+            app.iopub_thread.schedule(done.set)
 
     # From ipykernel 7 on, a thread has the socket, and its loop still runs.
     if (thread := getattr(app, "shell_channel_thread", None)) is None:
         refuse()
     else:
         thread.io_loop.add_callback(refuse)
-        done.wait(_ANSWER_SECONDS)
+    done.wait(_LAST_SECONDS)
 
 
 def _refuse(app: Any, identities: list[bytes], request: dict[str, Any]) -> None:
@@ -167,5 +170,6 @@ def _become(argv: Sequence[str], moved: Moved) -> NoReturn:
 
 def _without(moved: Moved, error: OSError) -> Moved:
     """Return what a kernel does first that cannot go on as `moved` says: it says so, and where the variables are."""
-    said = f"The kernel that was to go on with the notebook could not be started: {error}. This one has none of its variables."
+    why = f"The kernel that was to go on with the notebook could not be started: {error}."
+    said = f"{why} This one has none of its variables."
     return Moved({"gcs_bucket": moved.settings.get("gcs_bucket")}, moved.save, failed=said)
