@@ -196,7 +196,9 @@ def test_each_command_says_for_whom_it_waits_and_what_to_do_about_a_cluster_that
                 for each in commands
             ]
             api, *others = [each.stderr.readline() for each in waiting]
-            assert api == f"Waiting for an answer of the API server {running.url} …\n"
+            assert (
+                api == f"Waiting for an answer of the API server {running.url}, or of what makes credentials for it …\n"
+            )
             assert others == [api, *["Waiting for an answer of the embedded cluster 'local' …\n"] * 2]
             monkeypatch.setattr("pathways_jupyter.kube.client.ANSWER_SECONDS", 0.5)
             found = doctor.examine(cluster.where({"local": True}))

@@ -138,7 +138,7 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     assert "Resumed: 1 array" in notebook.run("%pathways resume").text
     assert "1.5" in notebook.run("print(w)").text
     assert notebook.run("%pathways suspend").status == "ok"
-    ran = notebook.run(f"{FROM_OUTSIDE}\nsession.saves.delete(f'suspended-{{session.id}}')")
+    ran = notebook.run(f"{FROM_OUTSIDE}\nsession.saves.delete(session.suspender.save_name)")
     assert ran.status == "ok", ran.shown
     assert "The arrays of the suspended session are not back: suspended-" in notebook.run("print('a cell')").text
     assert "there is none of that name" in notebook.run("%pathways resume").shown

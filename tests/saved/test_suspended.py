@@ -250,8 +250,8 @@ def test_the_save_has_the_names_of_variables_and_plain_values(session):
         "data": np.ones(4 << 20),
         "open": threading.Lock(),
     }
-    session.suspend(variables)
-    (save,) = [each for each in session.saves.list() if each.name == f"suspended-{session.id}"]
+    name = session.suspend(variables).name
+    (save,) = [each for each in session.saves.list() if each.name == name]
     assert set(save.variables) == {"params", "key", "step", "name", "suspended_arrays"}
     session.resume()
-    assert f"suspended-{session.id}" not in [each.name for each in session.saves.list()]
+    assert name not in [each.name for each in session.saves.list()]
