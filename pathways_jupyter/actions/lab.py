@@ -56,8 +56,7 @@ def up(shell: Shell, values: Values) -> View | None:
         clusters.ask(where, forward)
     except KeyboardInterrupt:
         given = f"--name {values['name']}" if values.get("name") else ""
-        command = "{lab_up:{given}}" if given else "{lab_up}"
-        again = advice(f"The forward has ended; the lab keeps running. Open it again: {command}", given=given)
+        again = advice("The forward has ended; the lab keeps running. Open it again: {lab_up:{given}}", given=given)
         shell.say(with_options(again, cluster.named_options(values)))
     return None
 

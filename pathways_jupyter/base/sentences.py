@@ -111,7 +111,7 @@ _SWITCHES = frozenset(["local", "relay", "share", "tunnel", "unpickle", "wait", 
 def word(name: str, arguments: str, face: Face) -> str:
     """Return what to type for the placeholder `name` with these arguments."""
     if name in _COMMANDS or name.startswith(_GROUPS):
-        return _command(f"{name.replace('_', ' ')} {arguments}".rstrip(), face)
+        return _command(f"{name.replace('_', ' ')} {arguments.strip()}".rstrip(), face)
     flag = f"--{name.replace('_', '-')}"
     if face in {Face.SCRIPT, Face.CALL}:
         if not arguments:
