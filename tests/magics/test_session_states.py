@@ -62,14 +62,15 @@ def test_status_lists_no_news_of_a_proxy_that_was_replaced(connected):
     assert "Slice 1 is down." in connected.run("%pathways status").text
     assert connected.run("%pathways suspend --yes").status == "ok"
     assert "is down" not in connected.run("%pathways status").text
-    assert connected.run("%pathways resume").status == "ok"
+    assert connected.run("%pathways resume --wait 60").status == "ok"
     resumed = connected.run("%pathways status").text
     assert "8 (slice 0:" in resumed
     assert "is down" not in resumed
     seen = len(connected.seen)
     connected.run("%pathways elastic inject slice-down 1")
     connected.wait_for("Slice 1 is down.", since=seen)
-    assert connected.run("%pathways reconnect --yes").status == "ok"
+    # Its worker may not be back yet.
+    assert connected.run("%pathways reconnect --yes --wait 60").status == "ok"
     assert "is down" not in connected.run("%pathways status").text
 
 
