@@ -9,9 +9,6 @@ can be used, the state moves to the larger mesh directly.
 from __future__ import annotations
 
 import math
-import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,22 +23,15 @@ from pathways_jupyter.elastic.goodput import Goodput, Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record, listed
 from pathways_jupyter.elastic.recovery import Recovery, Restored
+from pathways_jupyter.elastic.run_end import RunEnd
 from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
-from pathways_jupyter.saved import on_devices
-from pathways_jupyter.saved.arrays import Report
-from pathways_jupyter.saved.values import UnsavableError
 
 if TYPE_CHECKING:
     import jax
 
 MakeMesh = Callable[[Sequence[Sequence["jax.Device"]]], "jax.sharding.Mesh"]
 BatchRule = Literal["keep", "scale"]
-_END_SECONDS = 60.0
-"""Longest wait for a step, and a snapshot after it, of a run whose session is to be suspended."""
-_THREAD_SECONDS = 0.5
-_PAUSE_SECONDS = 0.02
-_PACKAGE = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ class Result:
         return f"<Result of {count(self.step, 'step')}{values}>"
 
 
-@dataclass(eq=False)
+@dataclass
 class TrainingRun:
     """One call of :func:`~pathways_jupyter.elastic.loop.train_loop`.
 
@@ -83,7 +73,6 @@ class TrainingRun:
       moved: Whether the state is not what the last step returned, but was put on the mesh since.
       divided: Whether the first batch was checked.
       is_idle: Whether the snapshots had all of its steps when it began, so that nothing is left to do or to write.
-      thread: The thread that it runs on.
     """
 
     batches: Batches
@@ -111,8 +100,7 @@ class TrainingRun:
 
     def __post_init__(self) -> None:
         self._goodput = self.record.goodput
-        self.thread = threading.get_ident()
-        self._is_to_end = False
+        self._end = RunEnd(self.record)
         self.recovery = Recovery(
             self.manager, self.snapshots, self.record, self._mesh, self._needed, self.timeout, self.compiled.clear
         )
@@ -122,14 +110,14 @@ class TrainingRun:
         # A manager of the user's may be watching already, and then goes on when this run has ended.
         was_watching = self.manager.health.is_watching
         self.manager.health.listeners.append(self.record.slice_changed)
-        on_devices.runs.add(self)
+        self._end.offer()
         try:
             self.manager.start_monitoring()
             self._begin(state)
             self._goodput.begin_steps()
             while self.confirmed < self.steps:
                 try:
-                    if self._is_to_end:
+                    if self._end.is_asked_for:
                         self._leave()
                     self._advance()
                 except Exception as error:
@@ -144,40 +132,11 @@ class TrainingRun:
             if not was_watching:
                 self.manager.health.close()
             self.manager.health.listeners.remove(self.record.slice_changed)
-            on_devices.runs.discard(self)
+            self._end.withdraw()
         return Result(self.state, self.confirmed, self.record.metrics, self._goodput, self.record)
 
-    def __str__(self) -> str:
-        return f"the training run at step {self.confirmed}"
-
-    def end(self, report: Report | None) -> None:
-        """End the run after its present step, from another thread, because its session is going to be suspended.
-
-        Raises:
-          UnsavableError: It has not ended after some time.
-        """
-        self._is_to_end, began = True, time.monotonic()
-        if report is not None:
-            report("end the training run", "")
-        try:
-            # What the loop's functions hold is in use until they have left their thread.
-            while _is_inside(self.thread):
-                if time.monotonic() - began > _END_SECONDS:
-                    raise UnsavableError(
-                        f"The training run has not ended {_END_SECONDS:.0f} s after it was asked to, and goes on.",
-                        hint="Wait for its step, or for the slices for which it pauses.",
-                    )
-                time.sleep(_PAUSE_SECONDS)
-        except BaseException:
-            # Nothing is suspended.
-            self._is_to_end = False
-            raise
-        # Often the thread ends with its error, which holds them a moment longer.
-        left = time.monotonic()
-        while self.thread in sys._current_frames() and time.monotonic() - left < _THREAD_SECONDS:
-            time.sleep(_PAUSE_SECONDS)
-
     def _leave(self) -> None:
+        """End after the present step, with a snapshot of it."""
         if self.in_flight is not None:
             self._confirm(*self.in_flight)
         snapshot = self._snapshot()
@@ -438,11 +397,3 @@ class TrainingRun:
 
     def _mesh(self, slices: frozenset[int]) -> jax.sharding.Mesh:
         return self.mesh_for([self.manager.slice_to_devices[index] for index in sorted(slices)])
-
-
-def _is_inside(thread: int) -> bool:
-    """Return whether a thread runs a function of this package."""
-    frame = sys._current_frames().get(thread)
-    while frame is not None and frame.f_globals.get("__name__", "").rpartition(".")[0] != _PACKAGE:
-        frame = frame.f_back
-    return frame is not None

@@ -26,7 +26,7 @@ of_calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 copies: weakref.WeakSet[Any] = weakref.WeakSet()
 """Objects that hold some arrays more than once, such as an elastic run's snapshots; ``spare`` yields the others."""
 runs: set[Any] = set()
-"""Training loops that run in this process; ``thread`` is each one's, and ``end`` ends it, with a snapshot."""
+"""Ends of the training runs of this process: ``thread`` is that of the run, and ``end`` ends it, with a snapshot."""
 CALL_THREAD = "colocated-call"
 """Name of the threads that wait for calls on hosts."""
 
