@@ -27,7 +27,7 @@ NO_GENERATION = "0"
 def kept_in(bucket: Path) -> dict[str, int]:
     """Return the bytes of each save of any user, by its name, where the bucket is a directory of this machine.
 
-    Without the index, as its index counts.
+    Without those of its index, as ``saved`` counts.
     """
     saves = sorted(index.parent for index in bucket.glob(f"**/saved/*/*/{INDEX}"))
     return {each.name: sum(path.stat().st_size for path in each.glob("*/**/*") if path.is_file()) for each in saves}
